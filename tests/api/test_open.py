@@ -7,18 +7,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import (
-    ArrayNotFoundError,
-    ContainsArrayError,
-    ContainsGroupError,
-    ContainsNodeError,
-    CopyError,
-    GroupNotFoundError,
-    MetadataError,
-    NodeNotFoundError,
-    ReadOnlyError,
-    StoreError,
-)
+from gzarr import errors
 from gzarr.hierarchy import reaching
 
 
@@ -42,7 +31,7 @@ def test_mode_w_never_empties_an_archive_that_another_writer_has_just_released(t
             close(other)
 
     monkeypatch.setattr(reaching, "open_store", open_and_release)
-    with pytest.raises(StoreError, match="another store has"):
+    with pytest.raises(errors.StoreError, match="another store has"):
         gzarr.open_array(path, "w", path="b", shape=3)
     assert gzarr.open_array(path, "r", path="a")[:].tolist() == [1, 2]
 
@@ -54,7 +43,7 @@ def test_mode_w_minus_creates_a_new_member_of_an_archive(tmp_path, mode):
     group.create_array("a", data=[1, 2])
     close(group)
     close(gzarr.open_array(path, mode, path="b", shape=3))
-    with pytest.raises(ContainsArrayError):
+    with pytest.raises(errors.ContainsArrayError):
         gzarr.open_array(path, mode, path="a", shape=3)
     assert sorted(gzarr.open_group(path, "r")) == ["a", "b"]
 
@@ -66,7 +55,7 @@ def test_mode_w_minus_creates_a_new_member_of_an_archive(tmp_path, mode):
 @pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array])
 def test_modes_of_arrays_that_are_missing(opener, place):
     for mode in ("r", "r+"):
-        with pytest.raises(NodeNotFoundError):
+        with pytest.raises(errors.NodeNotFoundError):
             opener(place, mode=mode, shape=(3,))
     z = opener(place, mode="a", shape=(3,))
     z[0] = 1
@@ -88,7 +77,7 @@ def test_modes_of_arrays_that_are_there(opener, place):
         lambda: z.append([1]),
         lambda: z.attrs.put({"a": 1}),
     ):
-        with pytest.raises(ReadOnlyError):
+        with pytest.raises(errors.ReadOnlyError):
             change()
     close(z)
     for mode in ("r+", "a", None):
@@ -100,7 +89,7 @@ def test_modes_of_arrays_that_are_there(opener, place):
     assert z[:].tolist() == [3, 1, 2]
     close(z)
     for mode in ("w-", "x"):
-        with pytest.raises((ContainsArrayError, FileExistsError)):
+        with pytest.raises((errors.ContainsArrayError, FileExistsError)):
             opener(place, mode=mode, shape=(7,))
     z = opener(place, mode="w", shape=(7,))
     assert z[:].tolist() == [0] * 7
@@ -111,7 +100,7 @@ def test_modes_of_arrays_that_are_there(opener, place):
 @pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_group])
 def test_modes_of_groups(opener, place):
     for mode in ("r", "r+"):
-        with pytest.raises(NodeNotFoundError):
+        with pytest.raises(errors.NodeNotFoundError):
             opener(place, mode=mode)
     g = opener(place, mode="a")
     g["a"] = np.arange(3)
@@ -128,7 +117,7 @@ def test_modes_of_groups(opener, place):
         lambda: g.attrs.update(x=1),
         lambda: g["a"].__setitem__(0, 1),
     ):
-        with pytest.raises(ReadOnlyError):
+        with pytest.raises(errors.ReadOnlyError):
             change()
     assert list(g) == ["a"]
     assert g.require_group("/") == g
@@ -139,7 +128,7 @@ def test_modes_of_groups(opener, place):
         assert not g.read_only
         close(g)
     for mode in ("w-", "x"):
-        with pytest.raises((ContainsGroupError, FileExistsError)):
+        with pytest.raises((errors.ContainsGroupError, FileExistsError)):
             opener(place, mode=mode)
     g = opener(place, mode="w")
     assert list(g) == []
@@ -155,39 +144,39 @@ def test_open_finds_what_is_there(place):
         node = gzarr.open(place, mode="r", path=path)
         assert type(node) is kind
         close(node)
-    with pytest.raises(NodeNotFoundError, match="a/c"):
+    with pytest.raises(errors.NodeNotFoundError, match="a/c"):
         gzarr.open(place, mode="r", path="a/c")
-    with pytest.raises(ArrayNotFoundError, match="a group is there"):
+    with pytest.raises(errors.ArrayNotFoundError, match="a group is there"):
         gzarr.open_array(place, mode="r", path="a")
-    with pytest.raises(ContainsArrayError, match="an array, not a group"):
+    with pytest.raises(errors.ContainsArrayError, match="an array, not a group"):
         gzarr.open_group(place, mode="r", path="a/b")
 
 
 @pytest.mark.parametrize("function", [gzarr.open, gzarr.open_array, gzarr.open_group])
 def test_the_error_says_what_is_there_instead(tmp_path, function):
     gzarr.save(tmp_path / "x.zarr", [1], zarr_format=3)
-    with pytest.raises(NodeNotFoundError, match="an array of Zarr v3 is there, not of v2"):
+    with pytest.raises(errors.NodeNotFoundError, match="an array of Zarr v3 is there, not of v2"):
         function(tmp_path / "x.zarr", mode="r", zarr_format=2)
     (tmp_path / "y").mkdir()
     (tmp_path / "y/letter.txt").write_text("text")
-    with pytest.raises(NodeNotFoundError, match="a folder without Zarr metadata is there"):
+    with pytest.raises(errors.NodeNotFoundError, match="a folder without Zarr metadata is there"):
         function(tmp_path / "y", mode="r")
 
 
 @pytest.mark.parametrize("mode", ["x", "w-"])
 def test_without_a_shape_the_error_is_that_something_is_there(tmp_path, mode):
     gzarr.save(tmp_path / "x.zarr", [1])
-    with pytest.raises(ContainsArrayError, match="already stored"):
+    with pytest.raises(errors.ContainsArrayError, match="already stored"):
         gzarr.open_array(tmp_path / "x.zarr", mode=mode)
 
 
 @pytest.mark.usefixtures("zarr_format")
 def test_open_array_where_nothing_is_and_no_shape_is_given(tmp_path):
-    with pytest.raises(ArrayNotFoundError, match="nothing is there"):
+    with pytest.raises(errors.ArrayNotFoundError, match="nothing is there"):
         gzarr.open_array(tmp_path / "x.zarr")
-    with pytest.raises(MetadataError, match="shape"):
+    with pytest.raises(errors.MetadataError, match="shape"):
         gzarr.open_array(tmp_path / "x.zarr", mode="w")
-    with pytest.raises(GroupNotFoundError, match="nothing is there"):
+    with pytest.raises(errors.GroupNotFoundError, match="nothing is there"):
         gzarr.open_group(tmp_path / "x.zarr", mode="r+")
     assert not (tmp_path / "x.zarr").exists()
 
@@ -224,7 +213,7 @@ def test_mode_w_never_deletes_what_is_not_zarr(tmp_path):
         lambda: gzarr.save(folder, np.arange(3)),
         lambda: gzarr.save(folder, a=np.arange(3)),
     ):
-        with pytest.raises(ContainsGroupError, match=r"notes\.txt.*not Zarr data"):
+        with pytest.raises(errors.ContainsGroupError, match=r"notes\.txt.*not Zarr data"):
             call()
     assert (folder / "2024" / "cat.jpg").read_bytes() == b"cat"
     assert sorted(p.name for p in folder.iterdir()) == ["2024", "notes.txt"]
@@ -234,11 +223,11 @@ def test_mode_w_never_deletes_a_folder_that_holds_zarr_among_other_things(tmp_pa
     gzarr.save(tmp_path / "a.zarr", np.arange(3))
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"cat")
-    with pytest.raises(ContainsGroupError, match="'photos', which is not Zarr data"):
+    with pytest.raises(errors.ContainsGroupError, match="'photos', which is not Zarr data"):
         gzarr.open(tmp_path, mode="w")
     (tmp_path / "photos" / "cat.jpg").rename(tmp_path / "cat.jpg")
     (tmp_path / "photos").rmdir()
-    with pytest.raises(ContainsGroupError, match=r"'cat\.jpg', which is not Zarr data"):
+    with pytest.raises(errors.ContainsGroupError, match=r"'cat\.jpg', which is not Zarr data"):
         gzarr.save(tmp_path, np.arange(3))
     assert gzarr.load(tmp_path / "a.zarr").tolist() == [0, 1, 2]
     (tmp_path / "cat.jpg").unlink()
@@ -255,7 +244,7 @@ def test_mode_w_never_deletes_a_zip_archive_of_other_files(tmp_path):
         lambda: gzarr.save(path, np.arange(3)),
         lambda: gzarr.create_array(path, shape=3, overwrite=True),
     ):
-        with pytest.raises(ContainsGroupError, match="not Zarr data"):
+        with pytest.raises(errors.ContainsGroupError, match="not Zarr data"):
             call()
         assert zipfile.ZipFile(path).read("2024/cat.jpg") == b"cat"
 
@@ -263,7 +252,7 @@ def test_mode_w_never_deletes_a_zip_archive_of_other_files(tmp_path):
 def test_failing_to_replace_a_zip_archive_keeps_it(tmp_path):
     path = tmp_path / "x.zip"
     gzarr.save(path, np.arange(3))
-    with pytest.raises(MetadataError, match="shape"):
+    with pytest.raises(errors.MetadataError, match="shape"):
         gzarr.open(path, mode="w", shape=(-1,))
     with pytest.raises(ValueError, match="shape"):
         gzarr.create_array(path, shape=(2,), data=np.arange(3), overwrite=True)
@@ -273,7 +262,7 @@ def test_failing_to_replace_a_zip_archive_keeps_it(tmp_path):
 def test_mode_w_replaces_a_damaged_zip_archive(tmp_path):
     path = tmp_path / "x.zip"
     path.write_bytes(b"PK\x03\x04 of a writer that never closed it")
-    with pytest.raises(StoreError, match="not a ZIP archive"):
+    with pytest.raises(errors.StoreError, match="not a ZIP archive"):
         gzarr.open(path, mode="a")
     gzarr.save(path, np.arange(3))
     assert gzarr.load(path).tolist() == [0, 1, 2]
@@ -319,9 +308,9 @@ def test_opening_creates_nothing_where_something_else_is(root, opener, name, con
     (root / name).parent.mkdir(exist_ok=True, parents=True)
     (root / name).write_bytes(content)
     before = files_in(root)
-    with pytest.raises(NodeNotFoundError, match=f"other'.*none was created.*{expected}"):
+    with pytest.raises(errors.NodeNotFoundError, match=f"other'.*none was created.*{expected}"):
         opener(root / "other")
-    with pytest.raises(NodeNotFoundError, match=expected):
+    with pytest.raises(errors.NodeNotFoundError, match=expected):
         gzarr.open(root / "other", mode="r+")
     assert files_in(root) == before
 
@@ -330,7 +319,7 @@ def test_opening_creates_nothing_where_something_else_is(root, opener, name, con
 @pytest.mark.parametrize("content", [b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"\x93NUMPY", b"II*\0"])
 def test_damaged_files_of_other_formats_are_left_alone(tmp_path, opener, content):
     (tmp_path / "other").write_bytes(content)
-    with pytest.raises(CopyError, match=r"cannot read 'other'.*damaged or cut off"):
+    with pytest.raises(errors.CopyError, match=r"cannot read 'other'.*damaged or cut off"):
         opener(tmp_path / "other")
     assert files_in(tmp_path) == [(str(tmp_path / "other"), content)]
 
@@ -339,9 +328,9 @@ def test_damaged_files_of_other_formats_are_left_alone(tmp_path, opener, content
 def test_files_of_other_formats_are_not_written_to(tmp_path, mode):
     np.save(tmp_path / "a.npy", np.arange(3))
     before = files_in(tmp_path)
-    with pytest.raises((ReadOnlyError, ContainsNodeError)):
+    with pytest.raises((errors.ReadOnlyError, errors.ContainsNodeError)):
         gzarr.open_array(tmp_path / "a.npy", mode, shape=3)[0] = 1
-    with pytest.raises((ReadOnlyError, ContainsNodeError)):
+    with pytest.raises((errors.ReadOnlyError, errors.ContainsNodeError)):
         gzarr.save(tmp_path / "a.npy", [1])
     assert files_in(tmp_path) == before
 
@@ -349,7 +338,7 @@ def test_files_of_other_formats_are_not_written_to(tmp_path, mode):
 def test_a_folder_of_nodes_becomes_a_group_on_request(tmp_path):
     gzarr.save(tmp_path / "a", np.arange(3))
     with pytest.raises(
-        NodeNotFoundError, match="with the node 'a': open that, or make the folder a group with open_group"
+        errors.NodeNotFoundError, match="with the node 'a': open that, or make the folder a group with open_group"
     ):
         gzarr.open(tmp_path)
     assert list(gzarr.open(tmp_path, "a")) == ["a"]
@@ -368,7 +357,7 @@ def test_an_archive_of_other_files_stays_unchanged(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("word/document.xml", "text")
     before = (tmp_path / "a.zip").read_bytes()
-    with pytest.raises(NodeNotFoundError, match="which holds 'word'"):
+    with pytest.raises(errors.NodeNotFoundError, match="which holds 'word'"):
         gzarr.open(tmp_path / "a.zip")
     gc.collect()
     assert (tmp_path / "a.zip").read_bytes() == before
@@ -380,7 +369,7 @@ def test_what_is_created_on_purpose_leaves_foreign_files_alone(tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "keep me"
     assert list(gzarr.open(tmp_path)) == ["a"]
     (tmp_path / "file").write_text("keep me")
-    with pytest.raises(StoreError, match="a file is where a directory is needed"):
+    with pytest.raises(errors.StoreError, match="a file is where a directory is needed"):
         gzarr.create_group(tmp_path / "file")
 
 
@@ -393,9 +382,9 @@ def test_zarr_format_of_what_is_opened(opener):
     gzarr.zeros(3, store=store, zarr_format=2)
     assert opener(store).zarr_format == 2
     assert opener(store, zarr_format=2).shape == (3,)
-    with pytest.raises(NodeNotFoundError):
+    with pytest.raises(errors.NodeNotFoundError):
         opener(store, mode="r", zarr_format=3)
-    with pytest.raises(MetadataError, match="zarr_format"):
+    with pytest.raises(errors.MetadataError, match="zarr_format"):
         opener(store, zarr_format=4)
 
 
@@ -423,13 +412,13 @@ def test_group_opens_or_creates():
     assert gzarr.group(store).attrs["a"] == 1
     assert list(gzarr.group(store, overwrite=True)) == []
     assert gzarr.group(store, path="a/b").name == "/a/b"
-    with pytest.raises(ContainsGroupError, match="overwrite=True"):
+    with pytest.raises(errors.ContainsGroupError, match="overwrite=True"):
         gzarr.create_group(store)
     assert gzarr.create_group(store, overwrite=True, attributes={"b": 2}).attrs.asdict() == {"b": 2}
     assert gzarr.open_group(store, path="made", attributes={"c": 3}).attrs["c"] == 3
     read_only = gzarr.MemoryStore(store, read_only=True)
     assert gzarr.group(read_only).read_only
-    with pytest.raises(GroupNotFoundError, match="read-only"):
+    with pytest.raises(errors.GroupNotFoundError, match="read-only"):
         gzarr.group(read_only, path="missing")
     with pytest.raises(TypeError, match="'attribute'"):
         gzarr.group(store, attribute={})

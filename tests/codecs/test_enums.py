@@ -2,28 +2,20 @@
 
 import pytest
 
-from gzarr.codecs import (
-    BloscCname,
-    BloscCodec,
-    BloscShuffle,
-    BytesCodec,
-    Endian,
-    ShardingCodec,
-    ShardingCodecIndexLocation,
-)
+from gzarr import codecs
 
 
 def test_members_are_the_strings_in_fields_and_json() -> None:
-    blosc = BloscCodec(cname=BloscCname.lz4, shuffle=BloscShuffle.bitshuffle)
-    assert blosc == BloscCodec(cname="lz4", shuffle="bitshuffle")
+    blosc = codecs.BloscCodec(cname=codecs.BloscCname.lz4, shuffle=codecs.BloscShuffle.bitshuffle)
+    assert blosc == codecs.BloscCodec(cname="lz4", shuffle="bitshuffle")
     assert type(blosc.cname) is type(blosc.shuffle) is str
-    assert repr(BytesCodec(Endian.big)) == "BytesCodec(endian='big')"
-    sharding = ShardingCodec((2,), index_location=ShardingCodecIndexLocation.start)
+    assert repr(codecs.BytesCodec(codecs.Endian.big)) == "BytesCodec(endian='big')"
+    sharding = codecs.ShardingCodec((2,), index_location=codecs.ShardingCodecIndexLocation.start)
     assert type(sharding.configuration()["index_location"]) is str
 
 
 def test_members_are_found_as_zarr_python_finds_them() -> None:
-    assert BloscShuffle("shuffle") is BloscShuffle["shuffle"] is BloscShuffle.from_int(1)
-    assert BloscCname.zstd.value == "zstd"
+    assert codecs.BloscShuffle("shuffle") is codecs.BloscShuffle["shuffle"] is codecs.BloscShuffle.from_int(1)
+    assert codecs.BloscCname.zstd.value == "zstd"
     with pytest.raises(ValueError, match="-1"):
-        BloscShuffle.from_int(-1)
+        codecs.BloscShuffle.from_int(-1)

@@ -11,16 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.codecs import (
-    ArrayRepr,
-    BloscCodec,
-    BytesCodec,
-    BytesRepr,
-    CodecSpec,
-    NumcodecsCodec,
-    parse_codec,
-    register_codec,
-)
+from gzarr import codecs
 from gzarr.codecs.registry import _FACTORIES, _SPECS, from_v2
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.codecs.per_chunk import per_chunk
@@ -46,15 +37,15 @@ def registries():
 def test_blosc_of_zarr_v2_is_byte_for_byte_that_of_numcodecs(dtype, shuffle: int) -> None:
     array = sample(dtype, (40, 5))
     codec = numcodecs.Blosc("lz4", 5, shuffle)
-    chain = chain_for([parse_codec(codec)], array, serializer=BytesCodec(None))
+    chain = chain_for([codecs.parse_codec(codec)], array, serializer=codecs.BytesCodec(None))
     assert chain.encode([array]) == [codec.encode(array)]
 
 
 def test_the_element_size_of_blosc_is_that_of_the_spec() -> None:
     for typesize, written in ((1, 1), (2, 2), (8, 8), (3, 1), (255, 1), (256, 1)):
-        codec = codec_for(BloscCodec(typesize=typesize), BytesRepr(1000, 4))
+        codec = codec_for(codecs.BloscCodec(typesize=typesize), codecs.BytesRepr(1000, 4))
         assert codec.encode([bytes(1000)])[0][3] == written  # 3 and 255 do not divide 1000
-    codec = codec_for(BloscCodec(typesize=255), BytesRepr(510, 4))
+    codec = codec_for(codecs.BloscCodec(typesize=255), codecs.BytesRepr(510, 4))
     assert codec.encode([bytes(510)])[0][3] == 255
 
 
@@ -66,15 +57,15 @@ def test_the_element_size_of_blosc_is_that_of_the_spec() -> None:
 def test_python_objects_of_any_structure(id: str, shape: tuple[int, ...]) -> None:
     # lists of one length tempt NumPy to make them dimensions
     array = objects(42, "foo", [1, 2], [3, 4], {"a": 1, "b": 2.2}, None).reshape(shape)
-    again = round_trip(NumcodecsCodec(id), array)
+    again = round_trip(codecs.NumcodecsCodec(id), array)
     assert again.shape == shape
     assert again.tolist() == array.tolist()
 
 
 def test_categories_not_in_the_list_become_empty() -> None:
-    spec = NumcodecsCodec("categorize", {"labels": ["male", "female"], "dtype": "|O", "astype": "|u1"})
+    spec = codecs.NumcodecsCodec("categorize", {"labels": ["male", "female"], "dtype": "|O", "astype": "|u1"})
     assert round_trip(spec, objects("female", "other", "male")).tolist() == ["female", "", "male"]
-    text = NumcodecsCodec("categorize", {"labels": ["male", "female"], "dtype": "<U6"})
+    text = codecs.NumcodecsCodec("categorize", {"labels": ["male", "female"], "dtype": "<U6"})
     assert round_trip(text, np.array(["male", "female"])).tolist() == ["male", "female"]
 
 
@@ -106,9 +97,9 @@ class Tiles(numcodecs.abc.Codec):
 def test_a_registered_codec_gets_the_array_with_its_dtype_and_shape(dtype: str) -> None:
     numcodecs.register_codec(Tiles)
     array = sample(dtype, (1, 5, 6, 3))
-    spec = parse_codec(Tiles(level=3))
-    assert spec == NumcodecsCodec("test_tiles", {"level": 3})
-    chain = chain_for([spec], array, serializer=BytesCodec(None))
+    spec = codecs.parse_codec(Tiles(level=3))
+    assert spec == codecs.NumcodecsCodec("test_tiles", {"level": 3})
+    chain = chain_for([spec], array, serializer=codecs.BytesCodec(None))
     assert [step.spec for step in chain.steps] == [spec]
     (data,) = chain.encode([array])
     assert Tiles().decode(data).shape == array.shape
@@ -138,7 +129,7 @@ def test_a_codec_that_nobody_registered_is_named_when_it_is_needed(id: str, word
 def test_a_missing_extra_is_named(id: str, extra: str) -> None:
     del numcodecs.registry.codec_registry[id]
     with pytest.raises(MissingExtraError, match=rf"gzarr\[{extra}\]"):
-        chain_for([NumcodecsCodec(id)], sample("<f4", (4,)))
+        chain_for([codecs.NumcodecsCodec(id)], sample("<f4", (4,)))
 
 
 @pytest.mark.usefixtures("registries")
@@ -147,15 +138,15 @@ def test_an_image_codec_without_its_package_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "imagecodecs", None)
     monkeypatch.setitem(sys.modules, "imagecodecs.numcodecs", None)
     with pytest.raises(MissingExtraError, match=r"'imagecodecs_jpegxl'.*gzarr\[images\]"):
-        chain_for([NumcodecsCodec("imagecodecs_jpegxl")], sample("u1", (4, 4)))
+        chain_for([codecs.NumcodecsCodec("imagecodecs_jpegxl")], sample("u1", (4, 4)))
 
 
 def test_a_configuration_that_numcodecs_refuses_is_a_metadata_error() -> None:
     with pytest.raises(MetadataError, match=r"'zlib'.*speed"):
-        chain_for([NumcodecsCodec("zlib", {"speed": 1})], sample("<f4", (4,)))
+        chain_for([codecs.NumcodecsCodec("zlib", {"speed": 1})], sample("<f4", (4,)))
 
 
-class Xor(CodecSpec):
+class Xor(codecs.CodecSpec):
     """The smallest spec that a third party could write."""
 
     kind = "bytes_bytes"
@@ -182,12 +173,12 @@ def xor_codec(step):
 @pytest.mark.usefixtures("registries")
 def test_third_parties_register_a_spec_and_its_functions() -> None:
     with pytest.raises(UnknownCodecError, match="test_xor"):
-        parse_codec("test_xor")
-    assert register_codec(Xor) is Xor
-    spec = parse_codec({"name": "test_xor"})
+        codecs.parse_codec("test_xor")
+    assert codecs.register_codec(Xor) is Xor
+    spec = codecs.parse_codec({"name": "test_xor"})
     with pytest.raises(UnknownCodecError, match=r"'test_xor'.*on the CPU"):
         factory_for(spec)
-    register_codec(Xor, cpu=xor_codec)
+    codecs.register_codec(Xor, cpu=xor_codec)
     array = sample("u1", (4,))
     chain = chain_for([spec], array)
     assert bytes(chain.encode([array])[0]) == (array ^ 255).tobytes()
@@ -196,9 +187,9 @@ def test_third_parties_register_a_spec_and_its_functions() -> None:
 
 def test_only_codec_classes_with_a_name_can_be_registered() -> None:
     with pytest.raises(MetadataError, match="neither"):
-        register_codec(int)
+        codecs.register_codec(int)
     with pytest.raises(MetadataError, match="name"):
-        register_codec(NumcodecsCodec)
+        codecs.register_codec(codecs.NumcodecsCodec)
 
 
 # -- byte orders ---------------------------------------------------------------------------------------------------
@@ -210,7 +201,7 @@ def test_types_of_ml_dtypes_are_stored_in_either_byte_order(name: str, endian) -
     ml_dtypes = pytest.importorskip("ml_dtypes")
     dtype = np.dtype(getattr(ml_dtypes, name))
     array = np.arange(-4, 4).astype(dtype).reshape(2, 4)
-    chain = chain_for([BytesCodec(endian)], array)
+    chain = chain_for([codecs.BytesCodec(endian)], array)
     (data,) = chain.encode([array])
     raw = array.view(f"u{dtype.itemsize}")
     assert bytes(data) == (raw.byteswap() if endian == "big" else raw).tobytes()
@@ -221,9 +212,9 @@ def test_types_of_ml_dtypes_are_stored_in_either_byte_order(name: str, endian) -
 
 def test_structured_dtypes_of_mixed_byte_order_are_kept_as_they_are() -> None:
     array = np.array([(1, 2), (3, 4)], [("a", "<i4"), ("b", ">i4")])
-    kept = chain_for([BytesCodec(None)], array)
+    kept = chain_for([codecs.BytesCodec(None)], array)
     assert bytes(kept.encode([array])[0]) == array.tobytes()
-    big = chain_for([BytesCodec("big")], array)
+    big = chain_for([codecs.BytesCodec("big")], array)
     (data,) = big.encode([array])
     assert np.frombuffer(bytes(data), ">i4").tolist() == [1, 2, 3, 4]
     assert big.decode([data])[0].tolist() == array.tolist()
@@ -231,7 +222,7 @@ def test_structured_dtypes_of_mixed_byte_order_are_kept_as_they_are() -> None:
 
 def test_bytes_are_viewed_and_not_copied() -> None:
     array = sample("<i4", (4, 6))
-    codec = codec_for(BytesCodec(), ArrayRepr(array.dtype, array.shape))
+    codec = codec_for(codecs.BytesCodec(), codecs.ArrayRepr(array.dtype, array.shape))
     (data,) = codec.encode([array])
     assert np.shares_memory(data, array)
     assert np.shares_memory(codec.decode([data])[0], array)
@@ -240,21 +231,21 @@ def test_bytes_are_viewed_and_not_copied() -> None:
 @pytest.mark.parametrize(
     ("spec", "dtype", "encoded"),
     [
-        (NumcodecsCodec("delta", {"astype": "<i2"}), "<i4", ArrayRepr(np.dtype("<i2"), (4, 6))),
-        (NumcodecsCodec("delta"), ">i4", ArrayRepr(np.dtype(">i4"), (4, 6), 7)),
-        (NumcodecsCodec("astype", {"encode_dtype": "<f8"}), "<i4", ArrayRepr(np.dtype("<f8"), (4, 6))),
-        (NumcodecsCodec("categorize", {"labels": ["a"]}), "O", ArrayRepr(np.dtype("u1"), (4, 6))),
-        (NumcodecsCodec("packbits"), "?", ArrayRepr(np.dtype("u1"), (4,))),
-        (NumcodecsCodec("vlen-array", {"dtype": "<i4"}), "O", BytesRepr()),
-        (NumcodecsCodec("somebodys"), "<i4", BytesRepr()),
+        (codecs.NumcodecsCodec("delta", {"astype": "<i2"}), "<i4", codecs.ArrayRepr(np.dtype("<i2"), (4, 6))),
+        (codecs.NumcodecsCodec("delta"), ">i4", codecs.ArrayRepr(np.dtype(">i4"), (4, 6), 7)),
+        (codecs.NumcodecsCodec("astype", {"encode_dtype": "<f8"}), "<i4", codecs.ArrayRepr(np.dtype("<f8"), (4, 6))),
+        (codecs.NumcodecsCodec("categorize", {"labels": ["a"]}), "O", codecs.ArrayRepr(np.dtype("u1"), (4, 6))),
+        (codecs.NumcodecsCodec("packbits"), "?", codecs.ArrayRepr(np.dtype("u1"), (4,))),
+        (codecs.NumcodecsCodec("vlen-array", {"dtype": "<i4"}), "O", codecs.BytesRepr()),
+        (codecs.NumcodecsCodec("somebodys"), "<i4", codecs.BytesRepr()),
     ],
 )
 def test_numcodecs_announce_what_comes_out(spec, dtype: str, encoded) -> None:
-    assert spec.resolve(ArrayRepr(np.dtype(dtype), (4, 6), 7))[1] == encoded
+    assert spec.resolve(codecs.ArrayRepr(np.dtype(dtype), (4, 6), 7))[1] == encoded
 
 
 def test_numcodecs_fill_in_what_zarr_python_fills_in() -> None:
-    chunk = ArrayRepr(np.dtype(">f4"), (4,))
+    chunk = codecs.ArrayRepr(np.dtype(">f4"), (4,))
     for id, field in (
         ("delta", "dtype"),
         ("quantize", "dtype"),
@@ -262,11 +253,11 @@ def test_numcodecs_fill_in_what_zarr_python_fills_in() -> None:
         ("astype", "decode_dtype"),
     ):
         given = {"encode_dtype": "<f8"} if id == "astype" else {}
-        assert NumcodecsCodec(id, given).resolve(chunk)[0].configuration() == given | {field: ">f4"}
-    spec, encoded = NumcodecsCodec("shuffle").resolve(BytesRepr(16, 4))
+        assert codecs.NumcodecsCodec(id, given).resolve(chunk)[0].configuration() == given | {field: ">f4"}
+    spec, encoded = codecs.NumcodecsCodec("shuffle").resolve(codecs.BytesRepr(16, 4))
     assert spec.configuration() == {"elementsize": 4}
-    assert encoded == BytesRepr(16)
-    assert NumcodecsCodec("shuffle", {"elementsize": 2}).resolve(BytesRepr(16, 4))[0].configuration() == {
+    assert encoded == codecs.BytesRepr(16)
+    assert codecs.NumcodecsCodec("shuffle", {"elementsize": 2}).resolve(codecs.BytesRepr(16, 4))[0].configuration() == {
         "elementsize": 2
     }
 

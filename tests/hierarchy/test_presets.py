@@ -16,20 +16,12 @@ import gzarr
 from gzarr.codecs.compressors import BloscCodec
 from gzarr.codecs.sharding import ShardingCodec
 from gzarr.errors import MetadataError
-from gzarr.hierarchy.presets import (
-    CHUNK_NBYTES,
-    LEAST_CHUNK_NBYTES,
-    PLAIN_FACTOR,
-    SHARD_NBYTES,
-    STREAM_NBYTES,
-    choose_chunks,
-    choose_shards,
-)
+from gzarr.hierarchy import presets
 
 DATA = np.arange(60 * 70 * 80, dtype="i4").reshape(60, 70, 80)
-CHUNKS = choose_chunks(DATA.shape, 4)
-SHARDS = choose_shards(DATA.shape, CHUNKS, 4)
-PLAIN = choose_chunks(DATA.shape, 4, sharded=False)
+CHUNKS = presets.choose_chunks(DATA.shape, 4)
+SHARDS = presets.choose_shards(DATA.shape, CHUNKS, 4)
+PLAIN = presets.choose_chunks(DATA.shape, 4, sharded=False)
 
 
 # -- what is chosen ----------------------------------------------------------------------------------------------
@@ -43,21 +35,23 @@ PLAIN = choose_chunks(DATA.shape, 4, sharded=False)
     st.booleans(),
 )
 def test_sizes_keep_to_their_limits(shape: list[int], itemsize: int, access: Any, sharded: bool) -> None:
-    factor = 1 if sharded else PLAIN_FACTOR
-    chunks = choose_chunks(shape, itemsize, access=access, sharded=sharded)
+    factor = 1 if sharded else presets.PLAIN_FACTOR
+    chunks = presets.choose_chunks(shape, itemsize, access=access, sharded=sharded)
     nbytes = math.prod(chunks) * itemsize
     assert all(1 <= c <= n for c, n in zip(chunks, shape, strict=True) if n)
-    assert nbytes <= CHUNK_NBYTES * factor
-    if math.prod(shape) * itemsize >= LEAST_CHUNK_NBYTES * factor:  # halved upwards: no smaller than half of a limit
-        assert nbytes > LEAST_CHUNK_NBYTES * factor / (2 if access == "batch" else 1)
-    shards = choose_shards(shape, chunks, itemsize)
+    assert nbytes <= presets.CHUNK_NBYTES * factor
+    if (
+        math.prod(shape) * itemsize >= presets.LEAST_CHUNK_NBYTES * factor
+    ):  # halved upwards: no smaller than half of a limit
+        assert nbytes > presets.LEAST_CHUNK_NBYTES * factor / (2 if access == "batch" else 1)
+    shards = presets.choose_shards(shape, chunks, itemsize)
     if shards is None:
         assert all(c >= n for c, n in zip(chunks, shape, strict=True))
         return
     assert all(s % c == 0 for s, c in zip(shards, chunks, strict=True))
-    assert math.prod(shards) * itemsize <= SHARD_NBYTES
+    assert math.prod(shards) * itemsize <= presets.SHARD_NBYTES
     counts = [-(-n // c) if n else 1 << 30 for n, c in zip(shape, chunks, strict=True)]
-    assert math.prod(counts) * nbytes <= SHARD_NBYTES or math.prod(shards) * itemsize > SHARD_NBYTES / 8
+    assert math.prod(counts) * nbytes <= presets.SHARD_NBYTES or math.prod(shards) * itemsize > presets.SHARD_NBYTES / 8
 
 
 @pytest.mark.parametrize(
@@ -77,8 +71,8 @@ def test_sizes_keep_to_their_limits(shape: list[int], itemsize: int, access: Any
 def test_what_is_chosen(
     shape: tuple[int, ...], itemsize: int, access: Any, chunks: tuple[int, ...], shards: tuple[int, ...] | None
 ) -> None:
-    assert choose_chunks(shape, itemsize, access=access) == chunks
-    assert choose_shards(shape, chunks, itemsize) == shards
+    assert presets.choose_chunks(shape, itemsize, access=access) == chunks
+    assert presets.choose_shards(shape, chunks, itemsize) == shards
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16", [("a", "f4", 10)]], ids=str)
@@ -91,7 +85,7 @@ def test_blosc_makes_streams_of_64_kib(dtype: Any, zarr_format: int) -> None:
     frame = numcodecs.Blosc("lz4", codec.clevel, 1, codec.blocksize).encode(np.zeros(nbytes // z.itemsize, z.dtype))
     blocksize, typesize = int.from_bytes(frame[8:12], "little"), frame[3]
     splits = 1 if frame[2] & 16 else typesize
-    assert STREAM_NBYTES / 4 <= blocksize // splits <= STREAM_NBYTES
+    assert presets.STREAM_NBYTES / 4 <= blocksize // splits <= presets.STREAM_NBYTES
 
 
 # -- every way to create an array --------------------------------------------------------------------------------
@@ -119,7 +113,7 @@ WAYS: dict[str, Callable[..., Any]] = {
 
 def is_laid_out(z: gzarr.Array) -> bool:
     if z.metadata.zarr_format == 2:
-        return z.chunks == PLAIN and z.compressor.cname == "lz4" and z.compressor.blocksize == STREAM_NBYTES
+        return z.chunks == PLAIN and z.compressor.cname == "lz4" and z.compressor.blocksize == presets.STREAM_NBYTES
     blosc = z.compressors[-1]
     return (z.chunks, z.shards) == (CHUNKS, SHARDS) and isinstance(blosc, BloscCodec) and blosc.cname == "lz4"
 

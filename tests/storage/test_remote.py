@@ -18,19 +18,8 @@ import gzarr
 from benchmarks.s3.objects import Answer, Objects
 from benchmarks.s3.objects import Request as Asked
 from benchmarks.s3.server import S3Server
+from gzarr import storage
 from gzarr.errors import MetadataError, MissingExtraError, ReadOnlyError, ReplacedError, StoreError
-from gzarr.storage import (
-    CountingStore,
-    FsspecStore,
-    FSStore,
-    HTTPStore,
-    LocalStore,
-    N5Store,
-    ObjectStore,
-    Request,
-    extras,
-    open_store,
-)
 from gzarr.storage.base import token_of
 from gzarr.storage.remote import run_together
 from gzarr.storage.urls import StoreURL, to_obstore
@@ -42,9 +31,9 @@ fsspec = pytest.importorskip("fsspec")
 
 
 @pytest.fixture
-def s3(s3_options: dict[str, object]) -> ObjectStore:
-    store, _ = open_store(f"s3://bucket/{uuid.uuid4().hex}", storage_options=s3_options)
-    assert isinstance(store, ObjectStore)
+def s3(s3_options: dict[str, object]) -> storage.ObjectStore:
+    store, _ = storage.open_store(f"s3://bucket/{uuid.uuid4().hex}", storage_options=s3_options)
+    assert isinstance(store, storage.ObjectStore)
     return store
 
 
@@ -67,7 +56,7 @@ def test_a_server_without_listings_is_walked_by_consolidated_metadata(
     for i in range(20):
         root.create_array(f"g{i % 3}/x{i}", data=np.arange(i, i + 5))
     gzarr.consolidate_metadata(folder)
-    store = CountingStore(open_store(url)[0])
+    store = storage.CountingStore(storage.open_store(url)[0])
     remote = gzarr.open_group(store, "r")
     assert repr(remote.tree()) == repr(gzarr.open_group(folder, "r").tree())
     assert (store.nbatches, store.listed, store.sized) == (4 - zarr_format, [], [])  # zarr.json is asked for first
@@ -78,7 +67,7 @@ def test_a_server_without_listings_is_walked_by_consolidated_metadata(
 # -- concurrency ---------------------------------------------------------------------------------------------------
 
 
-def test_a_setting_limits_the_calls_at_once(s3: ObjectStore) -> None:
+def test_a_setting_limits_the_calls_at_once(s3: storage.ObjectStore) -> None:
     meeting = Meeting(3)
     with gzarr.config.set({"remote.concurrency": 3}):
         s3.together(lambda _: meeting.attend(), range(30))
@@ -112,7 +101,7 @@ def test_the_first_failure_is_raised_and_stops_the_rest() -> None:
 def test_an_object_is_stored_by_one_request() -> None:
     data = bytes(6 << 20)
     with S3Server(Objects({"bucket": {}})) as server:
-        store, _ = open_store("s3://bucket/x", storage_options=options_of(server.endpoint))
+        store, _ = storage.open_store("s3://bucket/x", storage_options=options_of(server.endpoint))
         store["a"] = data
         told = server.told()
         assert (told.pop("most_at_once"), told) == (1, {"PUT": 1, "bytes_received": len(data), "bytes_sent": 0})
@@ -131,7 +120,7 @@ def test_scattered_chunks_bring_few_bytes_that_nobody_wants() -> None:
         return told["GET"], told["bytes_sent"] // chunk
 
     with S3Server(Objects({"bucket": {}})) as server:
-        store, _ = open_store("s3://bucket/x", storage_options=options_of(server.endpoint))
+        store, _ = storage.open_store("s3://bucket/x", storage_options=options_of(server.endpoint))
         values = np.random.default_rng(0).integers(1, 256, shape, "u1")
         gzarr.save_array(store, values, chunks=(1, chunk), shards=shape, compressors=None)
         assert read(0, [0, 4 * chunk, 8 * chunk]) == (4, 3)  # the index, and chunks that are 96 KiB from each other
@@ -152,12 +141,12 @@ def sharded(store: Any, value: int) -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_chunk_that_a_shard_lacked_is_seen_once_it_is_written(nested: bool, s3: ObjectStore) -> None:
+def test_a_chunk_that_a_shard_lacked_is_seen_once_it_is_written(nested: bool, s3: storage.ObjectStore) -> None:
     inner = gzarr.codecs.ShardingCodec((16,), [gzarr.codecs.ShardingCodec((4,), [gzarr.codecs.BytesCodec()])])
     layout: Any = {"chunks": 64, "codecs": [inner]} if nested else {"chunks": 4, "shards": 64}
     writer = gzarr.create_array(s3, shape=64, dtype="i8", fill_value=0, **layout)
     writer[0] = 1
-    watched = CountingStore(s3)
+    watched = storage.CountingStore(s3)
     z = gzarr.open_array(watched, mode="r")
     assert (z[0], z[8], z[60]) == (1, 0, 0)
     writer[8] = 2
@@ -173,17 +162,20 @@ def test_a_chunk_that_a_shard_lacked_is_seen_once_it_is_written(nested: bool, s3
 def test_a_read_of_another_version_is_refused(kind: str, request: pytest.FixtureRequest) -> None:
     if kind == "http":
         url, folder = served(request.getfixturevalue("http_server"))
-        store, writer = open_store(url)[0], LocalStore(folder)
+        store, writer = storage.open_store(url)[0], storage.LocalStore(folder)
     else:
         from tests.contracts.stores import MAKERS
 
         writer = store = MAKERS[kind](Path(), request)  # type: ignore[assignment]
     writer["a"] = b"one of them"
     version = token_of(store, "a")
-    assert store.versions.get_pinned([Request("a", 0, 3), Request("a", -4)], {"a": version}) == [b"one", b"them"]
+    assert store.versions.get_pinned([storage.Request("a", 0, 3), storage.Request("a", -4)], {"a": version}) == [
+        b"one",
+        b"them",
+    ]
     writer["a"] = b"two of them"
     with pytest.raises(ReplacedError, match="'a'"):
-        store.versions.get_pinned([Request("a", 0, 3)], {"a": version})
+        store.versions.get_pinned([storage.Request("a", 0, 3)], {"a": version})
 
 
 @pytest.mark.parametrize("kind", ["s3", "s3fs"])
@@ -203,9 +195,9 @@ def test_buckets_without_versions_are_read_by_whole_shards(kind: str, weak: bool
         options = options_of(server.endpoint)
         if kind == "s3fs":
             pytest.importorskip("s3fs")
-            store: Any = FsspecStore.from_url("s3://bucket/x", options)
+            store: Any = storage.FsspecStore.from_url("s3://bucket/x", options)
         else:
-            store = open_store("s3://bucket/x", storage_options=options)[0]
+            store = storage.open_store("s3://bucket/x", storage_options=options)[0]
         sharded(store, 100)
         server.told()
         z = gzarr.open_array(store)
@@ -226,15 +218,15 @@ def test_servers_without_ranges_send_each_shard_once(kind: str) -> None:
             store, options = f"{server.endpoint}/bucket/x", {}
         elif kind == "s3fs":
             pytest.importorskip("s3fs")
-            store, options = FsspecStore.from_url(store, options), {}
+            store, options = storage.FsspecStore.from_url(store, options), {}
         z = gzarr.open_array(store, mode="r", storage_options=options or None)
         rows, columns = np.arange(0, 64, 9), np.arange(0, 64, 13)
         assert np.array_equal(z.oindex[rows, columns], values[np.ix_(rows, columns)])
         server.told()
         assert np.array_equal(z.oindex[rows, columns], values[np.ix_(rows, columns)])
         assert server.told()["GET"] == 2
-        key = z.store.get_one(Request("c/1/0", 8, 8))
-        assert [key] == z.store.get_many([Request("c/1/0", 8, 8)])
+        key = z.store.get_one(storage.Request("c/1/0", 8, 8))
+        assert [key] == z.store.get_many([storage.Request("c/1/0", 8, 8)])
 
 
 # -- URLs ----------------------------------------------------------------------------------------------------------
@@ -254,14 +246,16 @@ def test_options_reach_the_server(rclone_options: dict[str, object]) -> None:
     assert gzarr.group(f"{url}/d", storage_options=rclone_options).attrs.asdict() == {}
     n5 = gzarr.open(f"{url}/x.n5", mode="w", shape=4, chunks=2, storage_options=rclone_options)
     n5[:] = 3
-    assert isinstance(n5.store, N5Store)
+    assert isinstance(n5.store, storage.N5Store)
     assert gzarr.open(f"{url}/x.n5", mode="r", storage_options=rclone_options)[:].tolist() == [3] * 4
 
 
 def test_stores_of_one_bucket_share_a_client(s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Making one takes longer than a request, and connections would be made anew."""
     place = f"s3://bucket/{uuid.uuid4().hex}"
-    outer, inner, odd = (open_store(f"{place}{end}", storage_options=s3_options)[0] for end in ("/", "/a", "/a%20b"))
+    outer, inner, odd = (
+        storage.open_store(f"{place}{end}", storage_options=s3_options)[0] for end in ("/", "/a", "/a%20b")
+    )
     assert outer.store is inner.store is not odd.store
     inner["x"], inner["y/z"], odd["x"] = b"1", b"2", b"3"
     assert (sorted(outer), sorted(inner)) == (["a b/x", "a/x", "a/y/z"], ["x", "y/z"])
@@ -271,7 +265,7 @@ def test_stores_of_one_bucket_share_a_client(s3_options: dict[str, Any], monkeyp
     copy.delete_many(["x", "y/z"])
     assert sorted(outer) == ["a b/x"]
     monkeypatch.setenv("AWS_SESSION_TOKEN", "another")
-    assert open_store(f"{place}/a", storage_options=s3_options)[0].store is not inner.store
+    assert storage.open_store(f"{place}/a", storage_options=s3_options)[0].store is not inner.store
 
 
 @pytest.mark.parametrize("path", ["{folder}/token", "token.txt"])
@@ -283,10 +277,10 @@ def test_a_client_is_made_anew_when_a_file_of_credentials_has_changed(
     token = tmp_path / path.format(folder=tmp_path)
     token.write_text("one")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", path.format(folder=tmp_path))
-    stores = [open_store(f"s3://bucket/{name}", storage_options={"region": "eu-west-1"})[0] for name in "ab"]
+    stores = [storage.open_store(f"s3://bucket/{name}", storage_options={"region": "eu-west-1"})[0] for name in "ab"]
     assert stores[0].store is stores[1].store
     os.utime(token, ns=(1, 1))
-    assert open_store("s3://bucket/a", storage_options={"region": "eu-west-1"})[0].store is not stores[0].store
+    assert storage.open_store("s3://bucket/a", storage_options={"region": "eu-west-1"})[0].store is not stores[0].store
 
 
 def test_s3_through_fsspec(rclone_options: dict[str, object]) -> None:
@@ -295,16 +289,16 @@ def test_s3_through_fsspec(rclone_options: dict[str, object]) -> None:
     options = {**rclone_options, "config_kwargs": {"response_checksum_validation": "when_required"}}
     url = f"bucket/{uuid.uuid4().hex}"
     by_url = gzarr.open_group(f"s3://{url}", mode="w", storage_options=options)
-    assert isinstance(by_url.store, FsspecStore)
+    assert isinstance(by_url.store, storage.FsspecStore)
     by_url.create_array("a", data=np.arange(1000), chunks=10, shards=100)
     fs = s3fs.S3FileSystem(**options)
     for store in (
         s3fs.S3Map(url, s3=fs, check=False),
-        FSStore(url, fs=fs, mode="r"),
-        FSStore(f"s3://{url}", **options),
+        storage.FSStore(url, fs=fs, mode="r"),
+        storage.FSStore(f"s3://{url}", **options),
     ):
         root = gzarr.open_group(store, mode="r")
-        assert isinstance(root.store, FsspecStore) or root.read_only
+        assert isinstance(root.store, storage.FsspecStore) or root.read_only
         assert root["a"][5:995:10].tolist() == list(range(5, 995, 10))
         assert list(root) == ["a"]
 
@@ -314,7 +308,7 @@ def test_http_is_read_only_and_lists_directory_pages(http_server: tuple[str, Pat
     root = gzarr.open_group(str(folder), mode="w")
     root.create_array("a b/x", data=np.arange(10), chunks=3)
     remote = gzarr.open_group(url)
-    assert isinstance(remote.store, HTTPStore)
+    assert isinstance(remote.store, storage.HTTPStore)
     assert remote["a b/x"][:].tolist() == list(range(10))
     assert sorted(remote.store) == sorted(root.store)
     assert list(remote.group_keys()) == ["a b"]
@@ -322,8 +316,10 @@ def test_http_is_read_only_and_lists_directory_pages(http_server: tuple[str, Pat
         remote.create_group("c")
     with pytest.raises(ReadOnlyError):
         remote["a b/x"][:] = 0
-    assert FsspecStore.from_url(url)["a b/x/c/0"] == (folder / "a b" / "x" / "c" / "0").read_bytes()
-    assert FsspecStore.from_url(url).get_many([Request("zarr.json", 0, 1), Request("none")]) == [b"{", None]
+    assert storage.FsspecStore.from_url(url)["a b/x/c/0"] == (folder / "a b" / "x" / "c" / "0").read_bytes()
+    assert storage.FsspecStore.from_url(url).get_many(
+        [storage.Request("zarr.json", 0, 1), storage.Request("none")]
+    ) == [b"{", None]
 
 
 class OddNames(fsspec.AbstractFileSystem):
@@ -339,7 +335,7 @@ class OddNames(fsspec.AbstractFileSystem):
 
 def test_names_that_are_not_allowed_lead_nowhere() -> None:
     for path in ("data", "/"):
-        assert FsspecStore(OddNames(), path=path).list_dir() == (["../", "./", "x"], ["ok"])
+        assert storage.FsspecStore(OddNames(), path=path).list_dir() == (["../", "./", "x"], ["ok"])
 
 
 def test_links_that_are_not_allowed_lead_nowhere(
@@ -348,7 +344,7 @@ def test_links_that_are_not_allowed_lead_nowhere(
     url, folder = served(http_server)
     folder.mkdir()
     (folder / "zarr.json").write_bytes(b"{}")
-    store = open_store(url, mode="r")[0]
+    store = storage.open_store(url, mode="r")[0]
     page = [{"name": f"{url}/{name}"} for name in ("zarr.json", "%2e%2e/", "./", "a/", "")]
     monkeypatch.setattr("fsspec.implementations.http.HTTPFileSystem.ls", lambda self, url, **_: page)
     assert store.list_dir() == (["../", "./", "zarr.json"], ["a"])
@@ -390,7 +386,7 @@ def test_objects_of_other_libraries_are_stores(tmp_path: Path) -> None:
         z[:] = np.arange(64)
         assert zarr.open_array(store, path="a", mode="r")[:].tolist() == list(range(64))
         assert gzarr.open_array(store, path="a", mode="r")[3:60:7].tolist() == list(range(3, 60, 7))
-    assert isinstance(open_store(zarr.storage.LocalStore(tmp_path / "z"))[0], LocalStore)
+    assert isinstance(storage.open_store(zarr.storage.LocalStore(tmp_path / "z"))[0], storage.LocalStore)
 
 
 # -- errors --------------------------------------------------------------------------------------------------------
@@ -430,16 +426,16 @@ def test_expired_credentials_are_named(through_fsspec: bool) -> None:
         options = options_of(server.endpoint)
         if through_fsspec:
             pytest.importorskip("s3fs")
-            store: Any = FsspecStore.from_url("s3://bucket/x", options)
+            store: Any = storage.FsspecStore.from_url("s3://bucket/x", options)
         else:
-            store = open_store("s3://bucket/x", storage_options=options)[0]
+            store = storage.open_store("s3://bucket/x", storage_options=options)[0]
         message = within(10, lambda: store["a"], "have expired")
     assert "reachable" not in message
 
 
 @pytest.mark.parametrize("url", ["s3://", "gs:///x", "az://"])
 def test_a_url_without_a_bucket_is_refused(url: str) -> None:
-    within(2, lambda: open_store(url), "names no bucket")
+    within(2, lambda: storage.open_store(url), "names no bucket")
 
 
 @pytest.mark.parametrize("given", ["x.zarr", "memory://a", "file:///tmp/x", {}, None])
@@ -454,12 +450,12 @@ def test_missing_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     def missing(module: str) -> Any:
         raise ImportError(f"No module named {module!r}")
 
-    monkeypatch.setattr(extras, "import_module", missing)
-    within(2, lambda: open_store("s3://bucket/x"), r"gzarr\[s3\]")
-    within(2, lambda: open_store("gs://bucket/x"), r"gzarr\[gcs\]")
-    within(2, lambda: open_store("az://bucket/x"), r"gzarr\[azure\]")
-    within(2, lambda: open_store("http://host/x"), r"gzarr\[http\]")
-    within(2, lambda: open_store("sftp://host/x"), r"gzarr\[fsspec\]")
+    monkeypatch.setattr(storage.extras, "import_module", missing)
+    within(2, lambda: storage.open_store("s3://bucket/x"), r"gzarr\[s3\]")
+    within(2, lambda: storage.open_store("gs://bucket/x"), r"gzarr\[gcs\]")
+    within(2, lambda: storage.open_store("az://bucket/x"), r"gzarr\[azure\]")
+    within(2, lambda: storage.open_store("http://host/x"), r"gzarr\[http\]")
+    within(2, lambda: storage.open_store("sftp://host/x"), r"gzarr\[fsspec\]")
 
 
 def test_options_are_translated() -> None:
@@ -476,14 +472,14 @@ def test_options_are_translated() -> None:
         "endpoint": "http://h/a",
     }
     assert to_obstore({"profile": "work"}) is None
-    within(2, lambda: open_store("s3://b", storage_options={"endpoint": 5}), "cannot open")
+    within(2, lambda: storage.open_store("s3://b", storage_options={"endpoint": 5}), "cannot open")
 
 
 @pytest.mark.parametrize("name", ["client_options", ""])
 def test_options_of_the_http_client_are_taken_with_those_of_the_store(name: str) -> None:
     client = {"allow_http": "true", "timeout": "7 seconds"}
     options = {"region": "x", **({name: client} if name else client)}
-    store: Any = open_store("s3://b", storage_options=options)[0]
+    store: Any = storage.open_store("s3://b", storage_options=options)[0]
     assert client.items() <= store.store.client_options.items()
 
 
@@ -492,7 +488,7 @@ def test_a_conditional_write_whose_connection_is_reset_is_done_once(
     stored: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the server has stored the object before the connection broke cannot be known."""
-    store = ObjectStore(obstore.store.MemoryStore())
+    store = storage.ObjectStore(obstore.store.MemoryStore())
     put, n_calls = obstore.put, 0
 
     def broken_at_first(*args: Any, **kwargs: Any) -> None:
