@@ -143,10 +143,10 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 
 @pytest.fixture
 def _clean_registry(monkeypatch):
-    from gzarr.dtypes import datatype
+    from gzarr.dtypes import extension
 
-    monkeypatch.setattr(datatype, "_by_name", dict(datatype._by_name))
-    monkeypatch.setattr(datatype, "_names", dict(datatype._names))
+    monkeypatch.setattr(extension, "_by_name", dict(extension._by_name))
+    monkeypatch.setattr(extension, "_names", dict(extension._names))
 
 
 @pytest.mark.usefixtures("_clean_registry")
