@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import typer
 
 import gzarr
-from gzarr.cli.commands import command
-from gzarr.cli.options import ArrayPath, AsJson, Device, IfExists, Memory, NodePath, misuse, open_array
+from gzarr.cli.options import ArrayPath, AsJson, Device, IfExists, Memory, NodePath, command, misuse, open_array
 from gzarr.errors import MetadataError
 from gzarr.errors.escaping import escaped
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-from gzarr.cli.commands import colored
+from gzarr.cli.options import colored
 from gzarr.errors import OVERWRITE, REPLACE, RESUME, SKIP
 from gzarr.errors.escaping import escaped
 

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 import gzarr
-from gzarr.cli.commands import command
 from gzarr.cli.options import (
     BlockMemory,
     NodePath,
     On,
     PartOf,
     Workers,
+    command,
     engine,
     lengths,
     misuse,

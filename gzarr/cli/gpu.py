@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gzarr.cli.commands import command
-from gzarr.cli.options import AsJson
+from gzarr.cli.options import AsJson, command
 
 
 @command("Set up", tells=True)
@@ -34,7 +33,7 @@ def gpu(
     if as_json:
         print(json.dumps(report, indent=2))
     else:
-        from gzarr.cli.commands import print_report
+        from gzarr.cli.options import print_report
         from gzarr.display.info import Report
 
         print_report(Report([*_there(report), *_runs(report), *_missing(report)]))

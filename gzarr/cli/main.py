@@ -16,8 +16,8 @@ import gzarr
 
 # Commands register themselves.
 from gzarr.cli import advise, copy, gpu, ome, quicklook, serve, stats, tree, verify  # noqa: F401
-from gzarr.cli.commands import COMMANDS, Command
 from gzarr.cli.complaints import complain, guess, said
+from gzarr.cli.options import COMMANDS, Command
 from gzarr.errors import GzarrError
 from gzarr.errors.escaping import escaped
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 import gzarr
-from gzarr.cli.commands import command, print_report, show
 from gzarr.cli.copy import CopyOptions
 from gzarr.cli.options import (
     AsJson,
@@ -20,9 +19,12 @@ from gzarr.cli.options import (
     Skip,
     Workers,
     channel_names,
+    command,
     engine,
     misuse,
     numbers,
+    print_report,
+    show,
     with_options,
 )
 from gzarr.display.progress import in_terminal

@@ -1,15 +1,16 @@
-"""Arguments and options that several commands share, and how their values are read."""
+"""The table of commands, how they print, the arguments and options that several share, and how values are read."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import itertools
+import json
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TextIO, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -221,3 +222,64 @@ def no_array(path: str, group: gzarr.Group) -> ArrayNotFoundError:
 def misuse(message: str, option: str) -> typer.BadParameter:
     """An error for options that do not fit together, which exits with 2 and names one of them."""
     return typer.BadParameter(message, param_hint=option)
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes
+    ----------
+    function : callable
+        What it does. It returns an exit code, or None for 0.
+    heading : str
+        Where the help lists it; "" for commands below ``gzarr ome``.
+    tells : bool
+        Whether its exit code says what it found, 0 or 1: it exits with 2 if it fails, others with 1.
+    """
+
+    function: Callable[..., Any]
+    heading: str
+    tells: bool
+
+
+#: All commands, as they were imported.
+COMMANDS: list[Command] = []
+
+
+def command(heading: str, *, tells: bool = False) -> Callable[[Function], Function]:
+    """Register a function as a command; the parameters are those of `Command`."""
+
+    def register(function: Function) -> Function:
+        COMMANDS.append(Command(function, heading, tells))
+        return function
+
+    return register
+
+
+def show(report: Any, *, as_json: bool) -> None:
+    """Print a report, or what its ``to_json`` gives."""
+    print(json.dumps(report.to_json(), indent=2) if as_json else report)
+
+
+def colored(text: str, color: str | None = None, *, bold: bool = False, stream: TextIO | None = None) -> str:
+    """Return a text, escaped, with the codes of a colour; without for files and pipes, and if ``NO_COLOR`` is set.
+
+    Source: no-color.org, and ``TERM=dumb`` of terminals without codes.
+    """
+    shown, plain = sys.stdout if stream is None else stream, escaped(text)
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not shown.isatty():
+        return plain
+    return typer.style(plain, fg=color, bold=bold or None)
+
+
+def print_report(report: object) -> None:
+    """Print the lines of a report, their names in colour."""
+    lines = repr(report).splitlines()
+    width = lines[0].find(" : ") if lines else 0
+    for line in lines:
+        print(colored(line[:width], "cyan") + line[width:])

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 import gzarr
-from gzarr.cli.commands import command
-from gzarr.cli.options import NodePath, channel_names, no_array
+from gzarr.cli.options import NodePath, channel_names, command, no_array
 from gzarr.cli.stats import Raw, Scale
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gzarr.cli.commands import command
-from gzarr.cli.options import NodePath
+from gzarr.cli.options import NodePath, command
 
 
 @command("Look at data")

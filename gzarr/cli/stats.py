@@ -10,8 +10,21 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from gzarr.cli.commands import colored, command, print_report
-from gzarr.cli.options import ArrayPath, AsJson, Device, Memory, On, Skip, Workers, engine, numbers, open_array
+from gzarr.cli.options import (
+    ArrayPath,
+    AsJson,
+    Device,
+    Memory,
+    On,
+    Skip,
+    Workers,
+    colored,
+    command,
+    engine,
+    numbers,
+    open_array,
+    print_report,
+)
 from gzarr.display.progress import in_terminal
 
 #: Columns of the longest bar.

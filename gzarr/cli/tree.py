@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import gzarr
-from gzarr.cli.commands import colored, command, print_report
-from gzarr.cli.options import AsJson, NodePath
+from gzarr.cli.options import AsJson, NodePath, colored, command, print_report
 from gzarr.errors.escaping import escaped
 
 if TYPE_CHECKING:

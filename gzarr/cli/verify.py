@@ -7,8 +7,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 import gzarr
-from gzarr.cli.commands import command, show
-from gzarr.cli.options import AsJson, NodePath, On, PartOf, Workers, engine, misuse
+from gzarr.cli.options import AsJson, NodePath, On, PartOf, Workers, command, engine, misuse, show
 from gzarr.display.progress import in_terminal
 
 

@@ -23,7 +23,7 @@ from gzarr.display.info import PlacementReport, Report
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import ArrayNotFoundError, GzarrError, MissingExtraError, UnknownCodecError
 from gzarr.hierarchy import array_info, selecting
-from gzarr.hierarchy.array_views import casting_dtype, view_metadata
+from gzarr.hierarchy.array_info import casting_dtype, view_metadata
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
 from gzarr.hierarchy.node import Node, same_objects

@@ -16,7 +16,7 @@ import numpy as np
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.errors import SelectionError
-from gzarr.hierarchy.array_views import casting_dtype
+from gzarr.hierarchy.array_info import casting_dtype
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.selecting import Accessor
 from gzarr.hierarchy.values import LazyValue, fields_dtype, stored_names

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.cli.commands import colored, print_report
 from gzarr.cli.main import _made, main
+from gzarr.cli.options import colored, print_report
 from gzarr.display.info import Report
 from gzarr.errors import DeviceError
 

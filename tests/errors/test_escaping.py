@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.cli.commands import COMMANDS as REGISTERED
 from gzarr.cli.main import main
+from gzarr.cli.options import COMMANDS as REGISTERED
 from gzarr.copying.migrating import migrate
 from gzarr.display.info import Report, Tree
 from gzarr.display.progress import counted
@@ -240,7 +240,7 @@ def test_bars_and_logs_show_no_controls(root: Path, monkeypatch: pytest.MonkeyPa
 def test_a_command_in_a_terminal_colours_names_and_not_as_they_say(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gzarr.cli.commands.os.environ", {})
+    monkeypatch.setattr("gzarr.cli.options.os.environ", {})
     for command in (["tree"], ["ls", "-l"], ["info"]):
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
         main([*command, str(root)])
