@@ -160,14 +160,14 @@ def test_a_reader_that_leaves_early_sees_no_traceback(args: list[str], data: Pat
 #: Gets Ctrl-C, as from a terminal, between the chunks and the metadata of an array.
 INTERRUPTED_COPY = """
 import os, signal, sys
-import gzarr.copying.transfer
+import gzarr.copying.planning
 from gzarr.cli.main import main
-transfer = sys.modules["gzarr.copying.transfer"]
-real = transfer.close_array
+planning = sys.modules["gzarr.copying.planning"]
+real = planning.close_array
 def close_array(*args):
     os.kill(os.getpid(), signal.SIGINT)
     real(*args)
-transfer.close_array = close_array
+planning.close_array = close_array
 sys.exit(main())
 """
 
