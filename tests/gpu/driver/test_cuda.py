@@ -184,7 +184,8 @@ def test_blocks_that_a_pipeline_slot_replaces_go_back_to_the_device(cuda) -> Non
         for nbytes in (2 << 20, 3 << 20, 5 << 20, 7 << 20):
             with pipeline_slot.active():
                 pipeline_slot.memory.take(nbytes)
-                pipeline_slot.rewind()
+                pipeline_slot.memory.rewind()
+                pipeline_slot.memory.merge()
         assert pool.total_bytes() == pool.used_bytes() <= 8 << 20
         pipeline_slot.release()
 
