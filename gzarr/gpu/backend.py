@@ -46,7 +46,7 @@ from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
 from gzarr.gpu.pipeline.write import OnHost, buffers_of, encode_batch, values_of
-from gzarr.gpu.reading.host import Reader, phase_of
+from gzarr.gpu.reading.host import HostReader, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
@@ -96,7 +96,7 @@ class GpuBackend:
         The cap on device memory besides the results; None for a share of what is free when a read or write begins.
     strict : bool
         Whether a step that the device lacks is an error, instead of running on the host.
-    reader : str or Reader
+    reader : str or HostReader
         "host", "kvikio", "auto" (see `gzarr.gpu.reading.select`), or a reader.
     stream : object
         The caller's stream, on which results are ready: a CuPy stream, an object of CUDA's stream protocol, or the
@@ -125,7 +125,7 @@ class GpuBackend:
         *,
         max_device_nbytes: int | None = None,
         strict: bool = False,
-        reader: str | Reader = "auto",
+        reader: str | HostReader = "auto",
         stream: Any = None,
         small_reads: Crossover | None = None,
         small_writes: Crossover | None = None,
@@ -326,7 +326,7 @@ class GpuBackend:
             found = encode_batch(pipeline_slot, plan, old[some], (values, some), keep_empty=keep_empty)
             encoded.extend(buffers_of(plan.encoding, found, some.stop - some.start))
 
-        with self._pipeline_slots.borrow_to_write() as pipeline_slot:
+        with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
             for event in ready:
                 self._device.wait(pipeline_slot.stream, event)
             cost = write_memory(plan, plan.chunk.nbytes or 1)
@@ -441,7 +441,7 @@ class GpuBackend:
         parts, fields = wanted
         if not self._device.owns(value):
             return self._host.merge_and_encode(chain, old, value, parts, fields, keep_empty=keep_empty)
-        with self._pipeline_slots.borrow_to_write() as pipeline_slot:
+        with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
             return self._host.merge_and_encode(
                 chain, old, OnHost(pipeline_slot, value), parts, fields, keep_empty=keep_empty
             )

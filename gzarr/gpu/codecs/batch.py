@@ -262,11 +262,6 @@ def headers_on_host(spec: CodecSpec) -> str | None:
     return f"headers of {spec.name} are read on the host"
 
 
-def no_host_round_trip(spec: CodecSpec) -> str | None:
-    """The `DeviceCodec.host_round_trip` of codecs that need at most a few bytes of each chunk on the host."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceCodec:
     """A codec on the device.
@@ -285,9 +280,9 @@ class DeviceCodec:
     phase : int
         Where encoded chunks should begin, modulo `gzarr.gpu.codecs.batch.ALIGNMENT`, so that the stream behind
         their header is aligned.
-    host_round_trip : callable
-        Why encoded chunks must pass through host memory to be decoded, as a phrase; None if they need not, which is
-        the default. A decoder that uses `Streams.host` has `headers_on_host`: a staging buffer that is only on the
+    host_round_trip : callable or None
+        Why encoded chunks must pass through host memory to be decoded, as a phrase; None if at most a few bytes of
+        each need to. A decoder that uses `Streams.host` has `headers_on_host`: a staging buffer that is only on the
         device would be downloaded.
     is_suffix : bool
         Whether the codec only appends bytes to a chunk, so that the codec before it decides `phase` and
@@ -301,7 +296,7 @@ class DeviceCodec:
     takes_streams: bool = False
     scratch: int = 1
     phase: int = 0
-    host_round_trip: Callable[[CodecSpec], str | None] = no_host_round_trip
+    host_round_trip: Callable[[CodecSpec], str | None] | None = None
     is_suffix: bool = False
     host_may_lack: bool = False
 

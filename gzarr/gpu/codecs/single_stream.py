@@ -35,7 +35,6 @@ from gzarr.gpu.codecs.batch import (
     Streams,
     decoded_nbytes,
     headers_on_host,
-    no_host_round_trip,
 )
 from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes, Stored, refuse
 from gzarr.gpu.codecs.transfers import (
@@ -159,7 +158,7 @@ class Format:
             scratch=self.scratch,
             # Streams that must be aligned are, behind their header.
             phase=-self.header % ALIGNMENT if NVCOMP[self.decoder].alignment.input > 1 else 0,
-            host_round_trip=no_host_round_trip if is_bare or self.reads is not None else headers_on_host,
+            host_round_trip=None if is_bare or self.reads is not None else headers_on_host,
             host_may_lack=is_bare,
         )
 
@@ -362,7 +361,7 @@ CODECS = {
         lambda step, device: _of_batch(step.spec).decoder(step, device),
         lambda step, device: _of_batch(step.spec).encoder(step, device),
         takes_streams=True,
-        host_round_trip=lambda spec: _of_batch(spec).host_round_trip(spec),
+        host_round_trip=lambda spec: round_trip(spec) if (round_trip := _of_batch(spec).host_round_trip) else None,
         host_may_lack=True,
     ),
 }

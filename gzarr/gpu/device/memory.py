@@ -62,11 +62,11 @@ class Arena:
         self.limit = limit
         self._blocks: list[Any] = []
         self._taken: list[int] = []
-        self._whole = False
+        self._whole = self._is_short = False
 
     def set_limit(self, limit: int) -> None:
         """Change the limit. Blocks beyond it are freed. Nothing may be taken."""
-        self.limit = limit
+        self.limit, self._is_short = limit, False
         if self.nbytes > limit:
             self.release()
 
@@ -139,7 +139,8 @@ class Arena:
 
     def _add(self, nbytes: int, more: int = 0) -> None:
         """Add a block of so many bytes, and of more if the limit allows it."""
-        size = max(nbytes + more, MIN_BLOCK_NBYTES)
+        # When memory is short, little more than is needed.
+        size = max(nbytes, MIN_BLOCK_NBYTES // 16) if self._is_short else max(nbytes + more, MIN_BLOCK_NBYTES)
         if self.limit is not None:
             room = self.limit - self.nbytes
             size = room if self._whole else min(size, room)
@@ -159,6 +160,8 @@ class Arena:
                 return self._block(least, least)
             if self.limit is None:
                 raise
+            # Others have taken what was free when the limit was set. Half a batch asks for half of what this one did.
+            self.limit, self._is_short = (self.nbytes + least) // 2, True
             raise OverLimitError(str(error)) from error
 
 

@@ -219,42 +219,27 @@ class PipelineSlots:
                 self._device.wait(call.stream, end)
 
     @contextmanager
-    def borrow(self) -> Iterator[PipelineSlot]:
+    def borrow(self, *, to_write: bool = False) -> Iterator[PipelineSlot]:
         """A context with the pipeline slot of this thread's batch; outside of a run, with one of its own.
 
         In the context, work goes to the pipeline slot's stream, behind what the caller had submitted when the run
         began. What the caller submits after the context is ordered behind it.
-        """
-        turn = self._turn
-        if turn is None:
-            turn = _Turn(_Call(self._device, self.stream))
-            try:
-                with self._ordered(turn) as pipeline_slot:
-                    yield pipeline_slot
-            finally:
-                self._give_back(turn)
-        else:
-            with self._ordered(turn) as pipeline_slot:
-                yield pipeline_slot
 
-    @contextmanager
-    def borrow_to_write(self) -> Iterator[PipelineSlot]:
-        """Like `borrow`, but the slot is returned when the context ends, when nothing may use its memory any more.
-
-        Writes hold locks of stored objects when they ask for a pipeline slot. As they return it before they store
-        anything, no holder of a pipeline slot waits for a lock. The value may have been made on the stream that was
-        current when the run began, even if the caller has named another stream.
+        to_write: return the slot when the context ends, when nothing may use its memory any more. Writes hold locks of
+            stored objects when they ask for a pipeline slot. As they return it before they store anything, no holder
+            of a pipeline slot waits for a lock. The value may have been made on the stream that was current when the
+            run began, even if the caller has named another stream.
         """
-        turn = self._turn
-        if turn is None:
-            turn = _Turn(_Call(self._device, self.stream))
+        outer = self._turn
+        turn = _Turn(_Call(self._device, self.stream)) if outer is None else outer
         try:
             with self._ordered(turn) as pipeline_slot:
-                if turn.call.current is not None:
+                if to_write and turn.call.current is not None:
                     self._device.wait(pipeline_slot.stream, turn.call.current)
                 yield pipeline_slot
         finally:
-            self._give_back(turn)
+            if to_write or outer is None:
+                self._give_back(turn)
 
     def upload(self, table: NDArray[Any]) -> Any:
         """Copy a table to the device in the order of the current stream, without a pipeline slot and without a wait."""

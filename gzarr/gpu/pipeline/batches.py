@@ -22,7 +22,7 @@ from gzarr.gpu.device.memory import OverLimitError
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.placement import DevicePlan
-from gzarr.gpu.reading.host import Reader
+from gzarr.gpu.reading.host import HostReader
 from gzarr.indexing.copies import Plan
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan
@@ -237,7 +237,7 @@ class Resources(NamedTuple):
         The device.
     pipeline_slots : PipelineSlots
         The pipeline slots of its batches.
-    reader : Reader
+    reader : HostReader
         The reader of files.
     small_reads : Crossover
         Limits of the reads that the host decodes.
@@ -248,6 +248,6 @@ class Resources(NamedTuple):
 
     device: Device
     pipeline_slots: PipelineSlots
-    reader: Reader
+    reader: HostReader
     small_reads: Crossover
     encodes: Callable[[DevicePlan, Any, int, Fields], bool]

@@ -185,7 +185,7 @@ class DeviceWrite:
             parts = self.tables.parts(piece.number, piece.table, chunks.tolist())
             values = values_of(device, plan, self.value, parts)
         encoded: list[Packed] = []
-        with resources.pipeline_slots.borrow_to_write() as pipeline_slot:
+        with resources.pipeline_slots.borrow(to_write=True) as pipeline_slot:
 
             def encode_some(some: slice) -> None:
                 none = [None] * (some.stop - some.start)

@@ -6,7 +6,6 @@ Chunks are placed so that the stream behind an envelope of a few bytes begins at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -23,23 +22,28 @@ from gzarr.storage.base import Request, Store
 _UNCUT_NBYTES = 1 << 24
 
 
-class Reader(Protocol):
-    """Brings encoded chunks to where their decoding begins.
+class HostReader:
+    """Brings encoded chunks to where their decoding begins: into pinned memory.
 
     Attributes
     ----------
     name : str
         "host" or "kvikio".
-    note : str
-        What has turned out while files were read, as a phrase; "" if nothing has.
     """
 
-    name: str
+    name = "host"
 
     @property
     def note(self) -> str:
-        """See above."""
-        ...
+        """What has turned out while files were read, as a phrase; "" if nothing has."""
+        return ""
+
+    def host_round_trip(self, specs: Sequence[CodecSpec]) -> str | None:
+        """Why chunks pass through host memory first, as a phrase; None if they go straight to the device.
+
+        specs: of the codecs on the device, in encoding order.
+        """
+        return "files are read on the host"
 
     def fetch(
         self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int
@@ -48,30 +52,6 @@ class Reader(Protocol):
 
         The memory is the pipeline slot's, and valid until the pipeline slot is rewound.
         """
-        ...
-
-    def host_round_trip(self, specs: Sequence[CodecSpec]) -> str | None:
-        """Why chunks pass through host memory first, as a phrase; None if they go straight to the device.
-
-        specs: of the codecs on the device, in encoding order.
-        """
-        ...
-
-
-class HostReader:
-    """Reads into pinned memory."""
-
-    name = "host"
-    note = ""
-
-    def host_round_trip(self, specs: Sequence[CodecSpec]) -> str | None:
-        """All chunks take a host round trip."""
-        return "files are read on the host"
-
-    def fetch(
-        self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, plan: DevicePlan, nbytes: int
-    ) -> Streams:
-        """Read chunks of local files into pinned memory."""
         buffer = pipeline_slot.staging.take(nbytes)
         uncut = max(_UNCUT_NBYTES // (plan.chunk.nbytes or 1), 1)
         return Streams(buffer, None, *fetch(source, wanted, buffer, plan.phase, thread_count(), uncut))
@@ -90,7 +70,7 @@ def fetch_from_store(pipeline_slot: PipelineSlot, store: Store, keys: Sequence[s
 
 
 def phase_of(specs: Sequence[CodecSpec]) -> int:
-    """Where encoded chunks should begin, modulo `ALIGNMENT`. specs: see `Reader.host_round_trip`."""
+    """Where encoded chunks should begin, modulo `ALIGNMENT`. specs: see `HostReader.host_round_trip`."""
     outermost = _outermost(specs)
     return 0 if outermost is None else outermost[1].phase
 
@@ -98,7 +78,8 @@ def phase_of(specs: Sequence[CodecSpec]) -> int:
 def host_round_trip_of(specs: Sequence[CodecSpec]) -> str | None:
     """Why encoded chunks must pass through host memory to be decoded; None if they need not. specs: see `phase_of`."""
     outermost = _outermost(specs)
-    return None if outermost is None else outermost[1].host_round_trip(outermost[0])
+    round_trip = None if outermost is None else outermost[1].host_round_trip
+    return None if outermost is None or round_trip is None else round_trip(outermost[0])
 
 
 def _outermost(specs: Sequence[CodecSpec]) -> tuple[CodecSpec, DeviceCodec] | None:

@@ -20,7 +20,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,30 +54,6 @@ _MAX_SHARE = 0.5
 _COMPARED_NBYTES = 4096
 
 
-class Future(Protocol):
-    """A read under way."""
-
-    def get(self) -> int:
-        """Wait for it. Returns: bytes read. Raises: RuntimeError if it failed."""
-        ...
-
-
-class OpenFile(Protocol):
-    """A file open for reading into device memory, as `kvikio.CuFile`."""
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-        ...
-
-    def pread(self, buf: Any, size: int | None = None, file_offset: int = 0) -> Future:
-        """Begin a read into a buffer."""
-        ...
-
-    def close(self) -> None:
-        """Close it."""
-        ...
-
-
 class Ranges(NamedTuple):
     """Ranges of files.
 
@@ -97,13 +73,13 @@ class Ranges(NamedTuple):
     sizes: Table
 
 
-class KvikioReader:
+class KvikioReader(HostReader):
     """Reads into device memory.
 
     Parameters
     ----------
     open_file : callable
-        Opens a file by its path.
+        Opens a file by its path for reading into device memory, as `kvikio.CuFile`.
     min_file_nbytes : int
         Bytes wanted of a file, on average, from which files are opened.
 
@@ -115,11 +91,10 @@ class KvikioReader:
 
     name = "kvikio"
 
-    def __init__(self, open_file: Callable[[str], OpenFile], min_file_nbytes: int = MIN_FILE_NBYTES) -> None:
+    def __init__(self, open_file: Callable[[str], Any], min_file_nbytes: int = MIN_FILE_NBYTES) -> None:
         self._open_file = open_file
         self.failure: str | None = None
         self._min_file_nbytes = min_file_nbytes
-        self._host = HostReader()
         self._is_sound: dict[int, bool] = {}  # by the numbers of file systems (st_dev)
 
     @property
@@ -139,7 +114,7 @@ class KvikioReader:
     ) -> Streams:
         """Read chunks into device memory, or into pinned memory if that is faster."""
         batch = self._fetch(pipeline_slot, source, wanted, plan.phase, nbytes) if plan.skips_host else None
-        return self._host.fetch(pipeline_slot, source, wanted, plan, nbytes) if batch is None else batch
+        return super().fetch(pipeline_slot, source, wanted, plan, nbytes) if batch is None else batch
 
     def _fetch(
         self, pipeline_slot: PipelineSlot, source: Fetch, wanted: Wanted, phase: int, nbytes: int
@@ -210,9 +185,9 @@ class KvikioReader:
                 _read_at_once(memory, ((files[number - first], *piece) for number, *piece in pieces[begin:end]))
 
     @contextmanager
-    def _opened(self, versions: dict[str, tuple[int, ...]]) -> Iterator[dict[str, OpenFile]]:
+    def _opened(self, versions: dict[str, tuple[int, ...]]) -> Iterator[dict[str, Any]]:
         """Open files, by path and version, for a while. Raises: OSError, also if one has another version by now."""
-        files: dict[str, OpenFile] = {}
+        files: dict[str, Any] = {}
 
         def open_one(path: str) -> None:
             files[path] = self._open_file(path)
@@ -227,7 +202,7 @@ class KvikioReader:
                 file.close()
 
     def _compare(
-        self, device: Device, memory: Any, files: dict[str, OpenFile], versions: dict[str, tuple[int, ...]]
+        self, device: Device, memory: Any, files: dict[str, Any], versions: dict[str, tuple[int, ...]]
     ) -> None:
         """Compare what KvikIO and the host read of a file of each file system of which nothing is known.
 
@@ -319,12 +294,12 @@ def merged(ranges: Ranges) -> tuple[Ranges, Table, Table]:
     return Ranges(ranges.versions, files[firsts], begins, lengths), run, inside
 
 
-def _read_at_once(memory: Any, reads: Iterable[tuple[OpenFile, int, int, int]]) -> None:
+def _read_at_once(memory: Any, reads: Iterable[tuple[Any, int, int, int]]) -> None:
     """Begin all reads, each (file, first byte, number of bytes, target), then wait for all of them.
 
     Raises: the error of the first read that failed, after all have ended.
     """
-    under_way: list[tuple[Future, Any, int]] = []
+    under_way: list[tuple[Any, Any, int]] = []
     errors: list[BaseException] = []
     try:
         for file, start, nbytes, at in reads:

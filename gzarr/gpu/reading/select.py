@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.driver import ask_driver
-from gzarr.gpu.reading.host import HostReader, Reader
-from gzarr.gpu.reading.kvikio import KvikioReader, OpenFile
+from gzarr.gpu.reading.host import HostReader
+from gzarr.gpu.reading.kvikio import KvikioReader
 
 #: Threads of KvikIO's pool: its default of one reads piece by piece. 16 saturated local NVMe drives for its authors
 #: (KvikIO documentation, "Runtime settings").
@@ -32,7 +32,7 @@ class ReaderChoice(NamedTuple):
     why: str
 
 
-def choose_reader(asked: str | Reader) -> tuple[Reader, ReaderChoice]:
+def choose_reader(asked: str | HostReader) -> tuple[HostReader, ReaderChoice]:
     """The reader for a name: "host", "kvikio" or "auto". A reader is returned as it is.
 
     "auto" is KvikIO with GPUDirect Storage. Without it, KvikIO copies through host memory piece by piece and waits for
@@ -89,8 +89,4 @@ def _opener() -> Any:
     if kvikio.defaults.get("num_threads") < _N_THREADS:
         kvikio.defaults.set("num_threads", _N_THREADS)
 
-    def open_file(path: str) -> OpenFile:
-        file: OpenFile = kvikio.CuFile(path, "r")
-        return file
-
-    return open_file
+    return lambda path: kvikio.CuFile(path, "r")
