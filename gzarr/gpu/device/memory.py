@@ -89,7 +89,7 @@ class Arena:
             start = self._taken[number]
             if start + nbytes <= block.nbytes:
                 return self._cut(number, start, nbytes)
-        self._grow(nbytes)
+        self._add(nbytes)
         return self._cut(len(self._blocks) - 1, 0, nbytes)
 
     def mark(self) -> Mark:
@@ -104,7 +104,7 @@ class Arena:
     def compact(self) -> None:
         """Free the unused blocks. The next block takes everything that the limit leaves."""
         self._free_unused()
-        self._whole = self.limit is not None
+        self._whole = self.limit is not None and not self._is_short
 
     def merge(self) -> None:
         """Replace all blocks by one. Nothing may be taken."""
@@ -128,21 +128,15 @@ class Arena:
             self._blocks.pop()
             self._taken.pop()
 
-    def _grow(self, nbytes: int) -> None:
-        """Add a block as large as all others together, so that there are few blocks."""
-        held = self.nbytes
-        if self.limit is not None and nbytes > self.limit - held:
-            left = max(self.limit - held, 0)
-            raise OverLimitError(f"{nbytes} bytes of device memory do not fit into the {left} that are left")
-        wanted = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
-        self._add(nbytes, max(wanted, held) - nbytes)
-
-    def _add(self, nbytes: int, more: int = 0) -> None:
-        """Add a block of so many bytes, and of more if the limit allows it."""
-        # When memory is short, little more than is needed.
-        size = max(nbytes, MIN_BLOCK_NBYTES // 16) if self._is_short else max(nbytes + more, MIN_BLOCK_NBYTES)
+    def _add(self, nbytes: int) -> None:
+        """Add a block of so many bytes, or of what the limit leaves. Raises: OverLimitError."""
+        size = nbytes if self._is_short else max(nbytes, MIN_BLOCK_NBYTES)
         if self.limit is not None:
             room = self.limit - self.nbytes
+            if nbytes > room:
+                raise OverLimitError(
+                    f"{nbytes} bytes of device memory do not fit into the {max(room, 0)} that are left"
+                )
             size = room if self._whole else min(size, room)
             size = max(size - size % GRANULARITY, nbytes)
             self._whole = False
@@ -154,14 +148,12 @@ class Arena:
         try:
             return self._allocate(size)
         except OutOfMemoryError as error:
-            held = self.nbytes
+            held, self._is_short = self.nbytes, True
             self._free_unused()
             if size > least or self.nbytes < held:
                 return self._block(least, least)
             if self.limit is None:
                 raise
-            # Others have taken what was free when the limit was set. Half a batch asks for half of what this one did.
-            self.limit, self._is_short = (self.nbytes + least) // 2, True
             raise OverLimitError(str(error)) from error
 
 

@@ -284,7 +284,7 @@ class PipelineSlots:
             except BaseException as error:
                 # Submitted work may still use the pipeline slot's memory.
                 self._device.synchronize()
-                _clear_frames(error)
+                clear_every_frame(error)
                 raise
             finally:
                 end = self._device.record(pipeline_slot.stream)
@@ -313,7 +313,7 @@ class PipelineSlots:
                 self._put(pipeline_slot)
 
 
-def _clear_frames(error: BaseException) -> None:
+def clear_every_frame(error: BaseException) -> None:
     """Clear the frames of an error's traceback: they would keep the pipeline slot's memory."""
     cause: BaseException | None = error
     while cause is not None:

@@ -19,7 +19,7 @@ from gzarr.backend import Fields
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import CodecError, DeviceError, OutOfMemoryError
 from gzarr.gpu.device.memory import OverLimitError
-from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots, clear_every_frame
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import HostReader
@@ -180,6 +180,7 @@ def _try_batch(
             task(some)
         except OverLimitError as error:
             pipeline_slot.device.synchronize()
+            clear_every_frame(error)
             if attempt == "compacted" and some.stop - some.start == 1:
                 coords, chunk = chunk_at(some.start)
                 if isinstance(error.__cause__, OutOfMemoryError):
