@@ -145,7 +145,7 @@ def gpu_report(*, check: bool = False, warm: bool = False) -> dict[str, Any]:
 
 def gpu_has_dtype(dtype: np.dtype[Any]) -> bool:
     """Return whether arrays on a GPU can have a dtype, byte order aside. Needs no GPU."""
-    from gzarr.gpu.codecs.dtypes import has_dtype
+    from gzarr.gpu.codecs.batch import has_dtype
 
     return has_dtype(dtype)
 

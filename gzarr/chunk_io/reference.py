@@ -25,11 +25,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from gzarr.backend import Array, Chain, Fields, Work
-from gzarr.chunk_io.array_io import ArrayIO, by_chain, check_present, chunk_error, pick
+from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.chunk_cache import Place
 from gzarr.chunk_io.merging import merge_unless_replaced
 from gzarr.concurrency import Turns
-from gzarr.errors import ChunkError, CodecError, ReplacedError, SelectionError
+from gzarr.errors import ChunkError, ChunkNotFoundError, CodecError, ReplacedError, SelectionError
 from gzarr.indexing.copies import CopyPlan, Plan, Slots
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
@@ -532,3 +532,39 @@ def _extract(
         if not _covers_known(job, object_coords, parts):
             raise _object_error(job.io, job.io.layout.key(object_coords), error) from error
         return [None] * len(merged)  # damaged, and all of it that is known to lie in the array is replaced
+
+
+def by_chain(io: ArrayIO, parts: Sequence[Part]) -> Iterable[tuple[Chain, Sequence[int]]]:
+    """Group the parts of a batch by the chain of their chunks: (chain, positions)."""
+    if io.only_chain is not None:
+        return ((io.only_chain, range(len(parts))),)
+    chains: dict[int, tuple[Chain, list[int]]] = {}
+    for position, part in enumerate(parts):
+        chain = io.chain(part.coords)
+        chains.setdefault(id(chain), (chain, []))[1].append(position)
+    return chains.values()
+
+
+def pick(items: Sequence[T], positions: Sequence[int]) -> list[T]:
+    """Some of the items, by their positions."""
+    return [items[i] for i in positions]
+
+
+def check_present(io: ArrayIO, groups: Groups, buffers: Sequence[Any]) -> None:
+    """Raise ChunkNotFoundError for the first chunk of a batch that is not stored."""
+    owners = [(coords, part) for coords, parts in groups for part in parts]
+    for (object_coords, part), buffer in zip(owners, buffers, strict=True):
+        if buffer is None:
+            why = (
+                "the chunk is not stored, and array.read_missing_chunks is False, so that it is not read as fill value"
+            )
+            key = io.layout.key(object_coords)
+            raise ChunkNotFoundError(why, path=io.name, key=key, chunk_coords=part.coords)
+
+
+def chunk_error(io: ArrayIO, groups: Groups, error: CodecError, positions: Sequence[int]) -> ChunkError:
+    """Return an error that names the chunk of a batch. positions: of the batch's items in the groups."""
+    owners: list[tuple[Any, Part]] = [(coords, part) for coords, parts in groups for part in parts]
+    object_coords, part = owners[positions[min(error.index, len(positions) - 1)]]
+    key = io.layout.key(object_coords)
+    return ChunkError(str(error), path=io.name, key=key, chunk_coords=part.coords, codec=error.codec)

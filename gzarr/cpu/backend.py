@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Chain, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, equals_fill, fill_of
 from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
+from gzarr.cpu.compiled.casts import take
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.read import place_buffers
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
-from gzarr.cpu.compiled.take import take
 from gzarr.cpu.scratch import measured
 from gzarr.cpu.sharding import codecs_for
 from gzarr.cpu.threads import decoders, load_host, run

@@ -26,7 +26,7 @@ from gzarr.backend import Array, Chain, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.dtypes import has_dtype
+from gzarr.gpu.codecs.batch import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gzarr.gpu.codecs.dtypes import has_dtype
+from gzarr.gpu.codecs.batch import has_dtype
 
 _modules: list[Any] = [np]
 

@@ -152,6 +152,17 @@ class Encoded:
         return self.addresses.size
 
 
+def refuse(codec: str, bad: NDArray[np.bool_], describe: Callable[[int], str], items: Table | None = None) -> None:
+    """Raise CodecError for the first chunk with a bad item, if any.
+
+    describe: gives the message for an item. items: the chunk of the batch that each belongs to; None if it is its own.
+    """
+    if bad.any():
+        which = np.flatnonzero(bad)
+        i = int(which[0] if items is None else which[items[which].argmin()])
+        raise CodecError(f"{codec}: {describe(i)}", index=i if items is None else int(items[i]), codec=codec)
+
+
 @dataclass(slots=True)
 class BatchContext:
     """One batch under way.
@@ -200,22 +211,11 @@ class BatchContext:
         """
 
         def check_statuses(statuses: NDArray[Any]) -> None:
-            bad = np.flatnonzero(statuses != 0)
-            if bad.size:
-                raise CodecError(
-                    f"{codec}: the stream is damaged (decoder status {int(statuses[bad[0]])})",
-                    index=int(items[bad[0]]),
-                    codec=codec,
-                )
+            refuse(codec, statuses != 0, lambda i: f"the stream is damaged (decoder status {statuses[i]})", items)
 
         def check_sizes(written: NDArray[Any]) -> None:
-            bad = np.flatnonzero(written.astype(np.int64) != sizes)
-            if bad.size:
-                raise CodecError(
-                    f"{codec}: expected {int(sizes[bad[0]])} decoded bytes, got {int(written[bad[0]])}",
-                    index=int(items[bad[0]]),
-                    codec=codec,
-                )
+            bad = written.astype(np.int64) != sizes
+            refuse(codec, bad, lambda i: f"expected {sizes[i]} decoded bytes, got {written[i]}", items)
 
         self.checks += [(outcome.statuses, check_statuses), (outcome.sizes, check_sizes)]
 
@@ -340,3 +340,19 @@ def upload_streams(context: BatchContext, buffers: Sequence[Any], phase: int = 0
     staging = context.device.staging(total)
     copy(buffers, staging, offsets)
     return Streams(staging, None, offsets, sizes, context)
+
+
+#: Kinds and sizes of CuPy's dtypes: bool, integers, floats of 2, 4 and 8 bytes, complex numbers of 8 and 16.
+_SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
+
+
+def has_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether CuPy has a dtype, in either byte order."""
+    return dtype.itemsize in _SIZES.get(dtype.kind, ()) and dtype.names is None and dtype.subdtype is None
+
+
+def swap_unit(dtype: np.dtype[Any]) -> int:
+    """Bytes that must be reversed together to make a dtype native; 0 if it is native."""
+    if dtype.isnative or dtype.itemsize == 1:
+        return 0
+    return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize

@@ -22,8 +22,8 @@ from gzarr.gpu.codecs.batch import (
     Encoder,
     Streams,
     decoded_nbytes,
+    swap_unit,
 )
-from gzarr.gpu.codecs.dtypes import swap_unit
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels import BYTE_SHUFFLED

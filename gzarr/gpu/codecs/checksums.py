@@ -32,6 +32,7 @@ from gzarr.gpu.codecs.batch import (
     Encoded,
     Encoder,
     Streams,
+    refuse,
 )
 from gzarr.gpu.codecs.transfers import ROOM, byte_ranges, copy_pieces, unshuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import status_text
@@ -110,11 +111,9 @@ def expect_computed(context: BatchContext, codec: str, pending: Pending, items: 
 
 def _check_statuses(codec: str, items: Table, statuses: NDArray[Any]) -> None:
     """Raise CodecError(index) if a checksum could not be computed."""
-    bad = np.flatnonzero(statuses)
-    if bad.size:
-        i = int(bad[items[bad].argmin()])
-        text = f"{codec}: the checksum could not be computed: {status_text(int(statuses[i]))}"
-        raise CodecError(text, index=int(items[i]), codec=codec)
+    refuse(
+        codec, statuses != 0, lambda i: f"the checksum could not be computed: {status_text(int(statuses[i]))}", items
+    )
 
 
 def expect(
@@ -147,11 +146,11 @@ def verify(
 
 def compare(codec: str, items: Table, stored: NDArray[Any], computed: NDArray[Any]) -> None:
     """Raise CodecError(index) for the first chunk whose checksum is not the stored one."""
-    bad = np.flatnonzero(computed.astype(np.uint32) != stored.astype(np.uint32))
-    if bad.size:
-        i = int(bad[items[bad].argmin()])
-        text = f"{codec}: expected checksum {int(stored[i]):#010x}, got {int(computed[i]):#010x}: the data is damaged"
-        raise CodecError(text, index=int(items[i]), codec=codec)
+
+    def text(i: int) -> str:
+        return f"expected checksum {int(stored[i]):#010x}, got {int(computed[i]):#010x}: the data is damaged"
+
+    refuse(codec, computed.astype(np.uint32) != stored.astype(np.uint32), text, items)
 
 
 def _uint64(context: BatchContext, n: int) -> Array:
@@ -227,10 +226,9 @@ def _decoder(step: Step, kind: str, skip: int) -> Decoder:
         if isinstance(batch, Chunks):
             return _checked_chunks(context, unshuffled(context, batch), kind, name, skip)
         sizes = batch.sizes - 4
-        bad = np.flatnonzero((sizes < 1) if nbytes is None else (sizes != nbytes))
-        if bad.size:
-            size, want = int(batch.sizes[bad[0]]), "more than 4" if nbytes is None else nbytes + 4
-            raise CodecError(f"{name}: expected {want} bytes, got {size}", index=int(bad[0]), codec=name)
+        want = "more than 4" if nbytes is None else nbytes + 4
+        bad = (sizes < 1) if nbytes is None else (sizes != nbytes)
+        refuse(name, bad, lambda i: f"expected {want} bytes, got {batch.sizes[i]}")
         stored = batch.window(batch.offsets + (0 if skip else sizes), 4).view("<u4").reshape(-1)
         offsets = batch.offsets + skip
         # Before anything is decoded, as damaged streams may make decoders read and write out of bounds.

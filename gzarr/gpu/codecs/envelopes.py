@@ -13,7 +13,6 @@ Source: LZ4 block format; RFC 1950 (zlib), RFC 1952 (gzip), RFC 8878 (Zstandard)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +21,6 @@ import numpy.typing as npt
 from gzarr.cpu.codecs.compressors import LZ4_RATIO
 from gzarr.cpu.codecs.frames import CHECKSUM
 from gzarr.cpu.compiled import library
-from gzarr.errors import CodecError
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Sizes: TypeAlias = npt.NDArray[np.int64]
@@ -45,13 +43,6 @@ def peek(staging_buffer: Bytes, dtype: str, positions: Sizes) -> npt.NDArray[Any
     """Read items of a dtype at any positions. Items that are not in the staging buffer hold anything."""
     last = len(staging_buffer) - np.dtype(dtype).itemsize
     return np.zeros(positions.shape, dtype) if last < 0 else read(staging_buffer, dtype, np.clip(positions, 0, last))
-
-
-def refuse(codec: str, bad: Mask, describe: Callable[[int], str]) -> None:
-    """Raise CodecError for the first bad item, if any. ``describe`` gives the message for an item."""
-    if bad.any():
-        index = int(bad.argmax())
-        raise CodecError(f"{codec}: {describe(index)}", index=index, codec=codec)
 
 
 #: Bytes of the decoded size in front of an LZ4 block.

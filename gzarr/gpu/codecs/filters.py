@@ -33,8 +33,8 @@ from gzarr.gpu.codecs.batch import (
     Encoder,
     Streams,
     decoded_nbytes,
+    has_dtype,
 )
-from gzarr.gpu.codecs.dtypes import has_dtype
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, unshuffled
 from gzarr.gpu.device.protocol import Device
 

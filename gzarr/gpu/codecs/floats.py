@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gzarr.backend import Array
-from gzarr.gpu.codecs.batch import BatchContext
-from gzarr.gpu.codecs.dtypes import has_dtype
+from gzarr.gpu.codecs.batch import BatchContext, has_dtype
 from gzarr.gpu.codecs.transfers import new_rows
 from gzarr.gpu.kernels import NUMBERS, OPERATIONS
 

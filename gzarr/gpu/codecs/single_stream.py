@@ -35,8 +35,9 @@ from gzarr.gpu.codecs.batch import (
     Streams,
     decoded_nbytes,
     headers_on_host,
+    refuse,
 )
-from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes, Stored, refuse
+from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes, Stored
 from gzarr.gpu.codecs.transfers import (
     ROOM,
     Piece,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams, refuse
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
 from gzarr.gpu.device.protocol import Table
@@ -79,10 +79,7 @@ def as_chunks(context: BatchContext, batch: Streams | Chunks, nbytes: int, codec
     """A batch that is to be decoded, as chunks of one size. Raises: CodecError(index) for a stream of another size."""
     if isinstance(batch, Chunks):
         return batch
-    bad = np.flatnonzero(batch.sizes != nbytes)
-    if bad.size:
-        got = int(batch.sizes[bad[0]])
-        raise CodecError(f"{codec}: expected {nbytes} bytes, got {got}", index=int(bad[0]), codec=codec)
+    refuse(codec, batch.sizes != nbytes, lambda i: f"expected {nbytes} bytes, got {batch.sizes[i]}")
     return Chunks(batch.staging_buffer, context.device.address(batch.staging_buffer) + batch.offsets, nbytes)
 
 
@@ -373,11 +370,12 @@ def compress(
     context.held.append(outcome)
     statuses, written, *rest = device.download_all([outcome.statuses, outcome.sizes, *wanted()])
     sizes = written.astype(np.int64)
-    bad = np.flatnonzero((statuses != 0) | (sizes < 1) | (sizes > slots.capacity))
-    if bad.size:
-        i = int(bad[items[bad].argmin()])
+
+    def text(i: int) -> str:
         why = status_text(int(statuses[i])) if statuses[i] else f"{sizes[i]} bytes, but {slots.capacity} is the most"
-        raise CodecError(f"{codec}: the chunk could not be compressed: {why}", index=int(items[i]), codec=codec)
+        return f"the chunk could not be compressed: {why}"
+
+    refuse(codec, (statuses != 0) | (sizes < 1) | (sizes > slots.capacity), text, items)
     return sizes, rest
 
 

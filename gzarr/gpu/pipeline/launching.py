@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import fill_of
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.batch import BatchContext, Chunks
-from gzarr.gpu.codecs.dtypes import has_dtype, swap_unit
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.codecs.transfers import copy_boxes, reversed_units, rows_as_chunks, unshuffled
 from gzarr.gpu.device.protocol import Table

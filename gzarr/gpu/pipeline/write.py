@@ -27,8 +27,7 @@ from gzarr.backend import Array
 from gzarr.codecs.spec import ArrayRepr, fill_of
 from gzarr.cpu.backend import as_numpy
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded
-from gzarr.gpu.codecs.dtypes import swap_unit
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.codecs.transfers import copy_streams, new_rows, reversed_units
 from gzarr.gpu.device.pipeline_slots import PipelineSlot

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gzarr.cpu.compiled import casts as taking
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled import take as taking
-from gzarr.cpu.compiled.take import take
+from gzarr.cpu.compiled.casts import take
 
 CASES = {
     "the same": ("u1", "u1", (6, 4)),

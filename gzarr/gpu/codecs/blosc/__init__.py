@@ -26,7 +26,7 @@ from gzarr.gpu.codecs.batch import (
     decoded_nbytes,
     headers_on_host,
 )
-from gzarr.gpu.codecs.blosc import headers
+from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
@@ -44,7 +44,7 @@ from gzarr.gpu.kernels.parts import Shuffles
 from gzarr.profiling.recorder import stage
 
 #: The device's decoder for each of blosc's compressors.
-_DECODERS = {headers.LZ4: "lz4", headers.SNAPPY: "snappy", headers.DEFLATE: "deflate", headers.ZSTD: "zstd"}
+_DECODERS = {parsing.LZ4: "lz4", parsing.SNAPPY: "snappy", parsing.DEFLATE: "deflate", parsing.ZSTD: "zstd"}
 
 
 def _decoder(step: Step, device: Device) -> Decoder | str:
@@ -72,7 +72,7 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
             if not streams.source.size:
                 continue
             source, target = base + streams.source, chunks.addresses[streams.frame] + streams.dest
-            if number == headers.RAW:
+            if number == parsing.RAW:
                 copy_streams(context, source, target, streams.csize)
             else:
                 tables = (source, streams.csize, target, streams.nbytes)
@@ -87,10 +87,10 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
 
 def _expect_checksums(context: BatchContext, number: int, batch: Streams, streams: BloscStreams, target: Table) -> None:
     """Those of zlib streams, and of Zstandard frames that have one (c-blosc writes none)."""
-    if number == headers.DEFLATE:
+    if number == parsing.DEFLATE:
         starts, sizes = streams.source - ZLIB_HEADER, streams.csize + ZLIB_HEADER + ZLIB_TRAILER
         kind, (which, stored) = "adler32", stored_adler32(batch.host, starts, sizes)
-    elif number == headers.ZSTD:
+    elif number == parsing.ZSTD:
         kind, (which, stored) = "xxh64", stored_xxh64(batch.host, streams.source, streams.csize)
     else:
         return

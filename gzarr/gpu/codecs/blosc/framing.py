@@ -24,7 +24,7 @@ from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
 from gzarr.gpu.codecs import checksums
 from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, decoded_nbytes
-from gzarr.gpu.codecs.blosc import headers
+from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.envelopes import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
 from gzarr.gpu.codecs.transfers import ROOM, Piece, Slots, compress, copy_pieces, new_slots, shuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import CODECS
@@ -33,10 +33,10 @@ from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums
 
 #: Compressor -> (blosc's number for it, the device's encoder).
 _COMPRESSORS = {
-    "lz4": (headers.LZ4, "lz4"),
-    "lz4hc": (headers.LZ4, "lz4"),
-    "zlib": (headers.DEFLATE, "deflate"),
-    "zstd": (headers.ZSTD, "zstd"),
+    "lz4": (parsing.LZ4, "lz4"),
+    "lz4hc": (parsing.LZ4, "lz4"),
+    "zlib": (parsing.DEFLATE, "deflate"),
+    "zstd": (parsing.ZSTD, "zstd"),
 }
 #: Decoded bytes of a stream if the configuration does not set them: what nvCOMP's headers recommend.
 STREAM_NBYTES = 1 << 16
@@ -44,7 +44,7 @@ STREAM_NBYTES = 1 << 16
 #: 64 KiB of scratch for each stream, however short; for blocks of 128 bytes that is some hundred times the chunk.
 _MANY_STREAMS, _SHORT_STREAM_NBYTES = 512, 1 << 12
 #: Largest chunk that a frame can hold (BLOSC_MAX_BUFFERSIZE: INT_MAX less the header).
-_MOST_NBYTES = (1 << 31) - 1 - headers.HEADER_NBYTES
+_MOST_NBYTES = (1 << 31) - 1 - parsing.HEADER_NBYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,13 +99,13 @@ class Frame:
     @property
     def around(self) -> int:
         """Bytes of zlib's envelope around a stream."""
-        return ZLIB_HEADER + ZLIB_TRAILER if self.compressor == headers.DEFLATE else 0
+        return ZLIB_HEADER + ZLIB_TRAILER if self.compressor == parsing.DEFLATE else 0
 
     @property
     def flags(self) -> int:
         """The flags of headers, for frames that are not stored."""
-        shuffle = (0, headers.FLAG_SHUFFLE, headers.FLAG_BITSHUFFLE)[self.shuffle]
-        return shuffle | (headers.FLAG_WHOLE if self.splits == 1 else 0) | self.compressor << 5
+        shuffle = (0, parsing.FLAG_SHUFFLE, parsing.FLAG_BITSHUFFLE)[self.shuffle]
+        return shuffle | (parsing.FLAG_WHOLE if self.splits == 1 else 0) | self.compressor << 5
 
 
 def frame_of(step: Step) -> Frame | None:
@@ -124,9 +124,9 @@ def frame_of(step: Step) -> Frame | None:
     if shuffle == BYTE_SHUFFLED and typesize == 1:
         shuffle = PLAIN
     number, encoder = compressor
-    may_split = number != headers.ZSTD and typesize <= headers.MOST_SPLITS
+    may_split = number != parsing.ZSTD and typesize <= parsing.MOST_SPLITS
     blocksize = _blocksize(nbytes, typesize, config["blocksize"], may_split=may_split)
-    splits = typesize if may_split and blocksize // typesize >= headers.LEAST_SPLIT else 1
+    splits = typesize if may_split and blocksize // typesize >= parsing.LEAST_SPLIT else 1
     block, start, size = _streams(nbytes, blocksize, splits)
     if int(size.max()) > CODECS[encoder].max_compress_nbytes:
         return None
@@ -154,8 +154,8 @@ _LEAST_ENLARGED, _MOST_ENLARGED, _MOST_STREAM = 1 << 16, 1 << 20, 1 << 18
 def _blocksize(nbytes: int, typesize: int, wanted: int, *, may_split: bool) -> int:
     """Bytes of a block: whole elements, at most the chunk. Configured sizes are adjusted as in c-blosc 1.21."""
     if wanted:
-        size = max(wanted, headers.LEAST_SPLIT)
-        if may_split and size // typesize >= headers.LEAST_SPLIT:
+        size = max(wanted, parsing.LEAST_SPLIT)
+        if may_split and size // typesize >= parsing.LEAST_SPLIT:
             size = min(max(size * typesize, _LEAST_ENLARGED), _MOST_ENLARGED)
             size = min(size, _MOST_STREAM * typesize)
         return max(min(size, nbytes) // typesize, 1) * typesize
@@ -221,14 +221,14 @@ def _compressed(context: BatchContext, name: str, frame: Frame, plain: Chunks) -
 
 def _assemble(context: BatchContext, frame: Frame, plain: Chunks, streams: _Streams) -> Encoded:
     """Lay out the frames, and copy headers, tables and streams into place."""
-    n, tables = len(plain), headers.HEADER_NBYTES + 4 * frame.nblocks
+    n, tables = len(plain), parsing.HEADER_NBYTES + 4 * frame.nblocks
     size = frame.size[: streams.sizes.shape[1]]
     packed = streams.sizes + frame.around
     raw = packed >= size
     lengths = 4 + np.where(raw, size, packed)
     ends = np.cumsum(lengths, axis=1)
     starts = tables + ends - lengths
-    whole = headers.HEADER_NBYTES + frame.nbytes
+    whole = parsing.HEADER_NBYTES + frame.nbytes
     cbytes = tables + lengths.sum(axis=1)
     stored = (cbytes >= whole) | (frame.encoder == "")
     cbytes[stored] = whole
@@ -237,9 +237,9 @@ def _assemble(context: BatchContext, frame: Frame, plain: Chunks, streams: _Stre
     addresses = context.device.address(memory) + places[:-1]
     heads = _heads(frame, cbytes, stored, starts)
     (at,) = upload_tables(context, heads)
-    head_sizes = np.where(stored, headers.HEADER_NBYTES, tables)
+    head_sizes = np.where(stored, parsing.HEADER_NBYTES, tables)
     pieces: list[Piece] = [(at + np.arange(n) * tables, addresses, head_sizes)]
-    pieces.append((plain.addresses[stored], addresses[stored] + headers.HEADER_NBYTES, _full(stored, frame.nbytes)))
+    pieces.append((plain.addresses[stored], addresses[stored] + parsing.HEADER_NBYTES, _full(stored, frame.nbytes)))
     pieces += _stream_pieces(context, frame, streams, raw, addresses[:, None] + starts, ~stored)
     copy_pieces(context, pieces)
     return Encoded(memory, addresses, cbytes, ROOM)
@@ -252,16 +252,16 @@ def _full(mask: Any, nbytes: int) -> Table:
 def _heads(frame: Frame, cbytes: Table, stored: Any, starts: Table) -> Any:
     """Headers and tables of block starts: uint8 (n, bytes of both)."""
     n = cbytes.size
-    heads = np.zeros((n, headers.HEADER_NBYTES + 4 * frame.nblocks), np.uint8)
-    header = np.zeros(n, headers.HEADER)
-    header["version"], header["version_lz"] = headers.VERSION, headers.VERSION_LZ
-    header["flags"] = frame.flags | np.where(stored, headers.FLAG_MEMCPY, 0)
+    heads = np.zeros((n, parsing.HEADER_NBYTES + 4 * frame.nblocks), np.uint8)
+    header = np.zeros(n, parsing.HEADER)
+    header["version"], header["version_lz"] = parsing.VERSION, parsing.VERSION_LZ
+    header["flags"] = frame.flags | np.where(stored, parsing.FLAG_MEMCPY, 0)
     header["typesize"], header["nbytes"], header["blocksize"] = frame.typesize, frame.nbytes, frame.blocksize
     header["cbytes"] = cbytes
-    heads[:, : headers.HEADER_NBYTES] = header.view(np.uint8).reshape(n, -1)
+    heads[:, : parsing.HEADER_NBYTES] = header.view(np.uint8).reshape(n, -1)
     if starts.shape[1]:
         first = np.ascontiguousarray(starts[:, np.searchsorted(frame.block, np.arange(frame.nblocks))], "<i4")
-        heads[:, headers.HEADER_NBYTES :] = first.view(np.uint8).reshape(n, -1)
+        heads[:, parsing.HEADER_NBYTES :] = first.view(np.uint8).reshape(n, -1)
     return heads
 
 

@@ -17,8 +17,32 @@ from numpy.typing import NDArray
 
 from gzarr.cpu.compiled import library
 from gzarr.errors import DeviceError
-from gzarr.gpu.codecs.blosc.headers import DECODERS
 from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes
+
+#: How a stream is decoded; `RAW` is stored, the others are blosc's numbers for compressors.
+RAW, LZ4, SNAPPY, DEFLATE, ZSTD = range(5)
+DECODERS = 5
+
+HEADER_NBYTES = 16
+VERSION = 2
+#: Version of the compressors' formats, which is 1 for all of them.
+VERSION_LZ = 1
+FLAG_SHUFFLE, FLAG_MEMCPY, FLAG_BITSHUFFLE, FLAG_WHOLE = 1, 2, 4, 16
+#: Larger elements are not split, nor are blocks of fewer elements (MAX_SPLITS, MIN_BUFFERSIZE of c-blosc).
+MOST_SPLITS, LEAST_SPLIT = 16, 128
+
+HEADER = np.dtype(
+    [
+        ("version", "u1"),
+        ("version_lz", "u1"),
+        ("flags", "u1"),
+        ("typesize", "u1"),
+        ("nbytes", "<u4"),
+        ("blocksize", "<u4"),
+        ("cbytes", "<u4"),
+    ]
+)
+
 
 #: What is known of a frame: struct Frame of `gpu/native/device.h`.
 FRAME = np.dtype([("blocksize", "i8"), ("typesize", "i4"), ("shuffle", "u1"), ("to_host", "?")], align=True)

@@ -20,8 +20,7 @@ from numcodecs.lz4 import compress as lz4_compress
 from numcodecs.lz4 import decompress as lz4_decompress
 
 from gzarr.cpu.codecs.compressors import blosc_decoder, blosc_encoder
-from gzarr.gpu.codecs.blosc.headers import DEFLATE, LZ4, RAW, SNAPPY, ZSTD
-from gzarr.gpu.codecs.blosc.parsing import BloscStreams, BloscTable, parse_frames
+from gzarr.gpu.codecs.blosc.parsing import DEFLATE, LZ4, RAW, SNAPPY, ZSTD, BloscStreams, BloscTable, parse_frames
 from tests.gpu.staging_buffers import StagingBuffer, damaged, staging_buffer_of
 
 CNAMES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
