@@ -144,6 +144,7 @@ BENCH ?= --out benchmarks/results/cpu.json --table docs/benchmarks.md
 bench-loader: .venv-bench-loader/ready
 	.venv-bench-loader/bin/python -m benchmarks.loader $(BENCH_LOADER)
 	.venv-bench-loader/bin/python -m benchmarks.loader.ranks
+	.venv-bench-loader/bin/python -m benchmarks.loader.more
 
 PYTHON_LOADER ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.*/bin/python) python3.12)
 BENCH_LOADER ?= --remote --out benchmarks/results/loader.json --table docs/benchmarks-loader.md

@@ -6,7 +6,8 @@ one that is torn or damaged is deleted, and the store is asked. The store is ask
 are kept if the token is the same before and after they were fetched. So an object that was replaced has another file.
 
 When there is no more room, files go that nobody has used since this cache was opened, the oldest first. Those in use
-stay: if each epoch reads everything in another order, any of them may be the next, and replacing them gains nothing.
+stay: where each epoch reads everything once in another random order, even the optimal rule, which replaces what is used
+last (L. A. Belady, IBM Systems Journal 5, 1966), finds no more than the share of the data that the cache holds.
 """
 
 from __future__ import annotations

@@ -281,3 +281,27 @@ def test_a_limit_without_a_folder_is_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match="give cache="):
             fails()
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_files_in_use_that_stay_are_as_good_as_those_that_are_used_next(server, tmp_path, share):
+    """Two epochs in random order find what the optimal rule, which knows the next epoch, finds."""
+    n, rng = 100, np.random.default_rng(0)
+    data = rng.integers(0, 99, (n, 1000)).astype("u1")
+    gzarr.create_array(server, path="rows", data=data, chunks=(1, 1000), compressors=None)
+    limit = int(share * n) * 1020 + 1000  # beside the metadata
+    orders = [rng.permutation(n).tolist() for _ in range(4)]
+    kept, optimal, found = set(), 0, 0
+    for epoch, order in enumerate(orders[:3]):
+        later = {row: at for at, row in enumerate(orders[epoch + 1])}
+        z = gzarr.open_array(server, "r", path="rows", cache=tmp_path, cache_nbytes=limit)
+        for at, row in enumerate(order):
+            rest = {one: order.index(one) for one in kept & set(order[at:])}  # used again within this epoch
+            optimal += row in kept and epoch > 0
+            kept.add(row)
+            if len(kept) > share * n:
+                kept.remove(max(kept, key=lambda one: rest.get(one, n + later[one]) if one != row else n + later[one]))
+            before = server.fetched
+            assert np.array_equal(z[row], data[row])
+            found += server.fetched == before and epoch > 0
+    assert abs(found - optimal) <= 0.1 * n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,3 +124,10 @@ def test_the_documentation_shows_what_was_measured() -> None:
     shown = text.partition("<!-- loader: generated -->\n")[2].partition("<!-- end -->")[0].rstrip("\n")
     assert shown == (document(json.loads(measured.read_text())) if measured.exists() else "")
     assert (ROOT / "docs/speed-loader.svg").read_text() == plot(json.loads(measured.read_text()))
+
+
+def test_images_of_unequal_shape_are_checked_and_timed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.loader.more", "--small", "--only", "images", "--cache", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"gzarr \| [\d,]+ \|", done.stdout)
