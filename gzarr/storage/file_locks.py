@@ -23,9 +23,7 @@ Rules
   interrupt leaves no lock behind. What an interrupt may find half done can be done again.
 """
 # Plain os calls: pathlib costs more than the system calls themselves.
-# ruff: noqa: PTH105, PTH108, PTH116, PTH120
-# Plain os calls: pathlib costs more than the system calls themselves.
-# ruff: noqa: PTH103, PTH105, PTH110, PTH112
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120
 
 from __future__ import annotations
 
