@@ -1,10 +1,14 @@
-"""What a read on the CPU allocates: its result, and for each thread the batch that it reads and a chunk or two."""
+"""What a read on the CPU allocates: its result, and for each thread a batch and a chunk or two, of which little is kept."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 import tracemalloc
+import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +17,7 @@ from numcodecs import Blosc, Delta, GZip, Zstd
 import gzarr
 from gzarr.cpu.backend import BATCH_NBYTES
 from gzarr.cpu.compiled import library
+from gzarr.cpu.scratch import _spare, lent_scratch
 from gzarr.storage import LocalStore
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (512, 8192)), axis=0).astype("i4")  # 16 MiB
@@ -107,3 +112,31 @@ def test_the_first_write_of_large_chunks_touches_few_pages(tmp_path, cname, limi
         timeout=60,
     )
     assert int(done.stdout) <= limit_nbytes
+
+
+def test_threads_leave_scratch_memory_for_as_many_as_decode_at_once() -> None:
+    """Threads that wait for servers are many more than cores, and do not end."""
+    _spare.clear()  # what other tests have left may be referred to from elsewhere
+    n_threads = 3 * (os.cpu_count() or 1)
+    meeting = threading.Barrier(n_threads + 1, timeout=60)
+    lent: list[weakref.ref[Any]] = []
+
+    def decode() -> None:
+        with lent_scratch() as scratch:
+            lent.append(weakref.ref(scratch.room(1 << 20).base))
+            meeting.wait()
+        del scratch
+        meeting.wait()
+        meeting.wait()
+
+    threads = [threading.Thread(target=decode) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    meeting.wait()
+    meeting.wait()
+    n_kept = sum(memory() is not None for memory in lent)
+    meeting.wait()
+    for thread in threads:
+        thread.join()
+    assert len(lent) == n_threads
+    assert n_kept == n_threads // 3

@@ -1,4 +1,4 @@
-"""Filters on the device, both directions, and the reasons why some stay on the host."""
+"""Filters on the device, both directions, and the reasons why some stay on the host; batches as rows and chunks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from numcodecs import AsType, BitRound, Delta, FixedScaleOffset, PackBits, Quant
 import gzarr
 from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
+from gzarr.gpu.codecs.batch import BatchContext, Chunks
+from gzarr.gpu.codecs.transfers import as_rows
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
-from tests.gpu.codecs.encoding import spec_of, stays_on_host
+from tests.gpu.codecs.encoding import bytes_of, chunks_of, chunks_on, encode, encode_on_host, spec_of, stays_on_host
 from tests.gpu.codecs.filtering import CHUNKS, COMPLEX, FLOATS, INTEGERS, SHAPE, check, numbers
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
@@ -245,3 +247,20 @@ def test_transposes_behind_other_filters() -> None:
     data = np.arange(40 * 17 * 6, dtype="i4").reshape(40, 17, 6)
     filters = [codecs.TransposeCodec((2, 0, 1)), delta, codecs.TransposeCodec((1, 2, 0)), delta]
     check(data, filters, zarr_format=3, chunks=(13, 4, 5))
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">i4", "u1"])
+@pytest.mark.parametrize("endian", ["little", "big", None])
+def test_bytes_behind_filters_swaps(endian: str | None, dtype: str) -> None:
+    values = (np.arange(60).reshape(3, 20) * 77).astype(dtype)
+    specs = [spec_of("delta", dtype=dtype), codecs.BytesCodec(endian)]
+    assert encode(EmulatedDevice(), specs, values) == encode_on_host(specs, values)
+
+
+def test_chunks_that_lie_apart_become_rows() -> None:
+    device = EmulatedDevice()
+    chunks = chunks_on(device, chunks_of(99))
+    apart = Chunks(chunks.owner, chunks.addresses[::2], 99)
+    rows = as_rows(BatchContext(device), apart)
+    assert np.array_equal(rows, chunks_of(99)[::2])
+    assert bytes_of(BatchContext(device), chunks) == [row.tobytes() for row in chunks_of(99)]

@@ -1,4 +1,4 @@
-"""What a machine lacks for the GPU backend: drivers, devices and driver, all named at once."""
+"""What a machine lacks for the GPU backend: drivers and devices, all named at once; the folder of the cache."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from gzarr.gpu.detection import detect, driver
+from gzarr.gpu.detection.driver import cache_folder
 from gzarr.gpu.device.hostbuild import find_compiler
 from tests.support.processes import ROOT, run_python
 
@@ -226,3 +228,24 @@ def test_a_cupy_from_conda_is_asked_what_it_is_built_for(machine, monkeypatch):
     assert detect.find_problems()[0].startswith("CuPy is built for CUDA 13, and the driver runs CUDA 12.2: ")
     monkeypatch.setitem(sys.modules, "cupy", None)  # it cannot be imported, which is said when it is
     assert detect.find_problems() == []
+
+
+def test_a_folder_that_others_can_write_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = cache_folder("self-checks")
+    assert folder is not None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    assert cache_folder("self-checks") is None
+
+
+@pytest.mark.parametrize("given", ["relative", "", None])
+def test_the_cache_does_not_depend_on_where_one_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if given is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert cache_folder("kernels") == tmp_path / "home" / ".cache" / "gzarr" / "kernels"
