@@ -1,4 +1,4 @@
-"""What a read on the CPU allocates: its result, and for each thread a batch and a chunk or two, of which little is kept."""
+"""What a read on the CPU allocates: its result, and a batch and a chunk or two a thread, of which little is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many chunks batches take, for reads and writes of every shape; those that do not fit into a pipeline slot are halved."""
+"""How many chunks batches of reads and writes take; those that do not fit into a pipeline slot are halved."""
 
 from __future__ import annotations
 
