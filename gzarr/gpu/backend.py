@@ -41,7 +41,7 @@ from gzarr.gpu.pipeline.batches import (
     read_memory,
     write_memory,
 )
-from gzarr.gpu.pipeline.eligibility import Chunked, DeviceJobs
+from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.launching import is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
@@ -292,7 +292,7 @@ class GpuBackend:
             return None
 
         host = self._host.compiled(store, layout, None if chain is None else _unpacked(chain).host, cached=cached)
-        return DeviceJobs(self._resources, Chunked(store, layout, plan, host))
+        return DeviceJobs(self._resources, store, layout, plan, host)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""

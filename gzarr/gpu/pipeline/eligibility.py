@@ -6,7 +6,7 @@ Conditions on the selection, the values and the settings are checked every time.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 
@@ -29,25 +29,6 @@ from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store
 
 
-class Chunked(NamedTuple):
-    """An array: where its chunks are, and how the device decodes and encodes them.
-
-    Attributes
-    ----------
-    store, layout
-        Where the chunks are.
-    plan : DevicePlan or None
-        Of all chunks; None if they differ in shape.
-    host : Compiled
-        Decides which writes the host does by tables.
-    """
-
-    store: Store
-    layout: Layout
-    plan: DevicePlan | None
-    host: Compiled
-
-
 class DeviceJobs:
     """Decides which reads and writes of one array the device does by tables.
 
@@ -55,16 +36,18 @@ class DeviceJobs:
     ----------
     resources : Resources
         What batches are carried out with.
-    array : Chunked
-        The array.
+    store, layout
+        Where the array's chunks are.
+    plan : DevicePlan or None
+        How the device decodes and encodes all chunks; None if they differ in shape.
+    host : Compiled
+        Decides which writes the host does by tables.
     """
 
-    __slots__ = ("_array", "_read", "_resources", "_write")
-
-    def __init__(self, resources: Resources, array: Chunked) -> None:
-        self._resources, self._array = resources, array
-        self._read: Source | str | None = None
-        self._write: Writable | str | None = None
+    def __init__(
+        self, resources: Resources, store: Store, layout: Layout, plan: DevicePlan | None, host: Compiled
+    ) -> None:
+        self._resources, self._store, self._layout, self._plan, self._host = resources, store, layout, plan, host
 
     def take_read(self, plan: Plan, nparts: int, out: Array, fields: Fields) -> ReadExecutor | str:
         """Return a read in batches, or the reason why the reference path has to do it. nparts: of the plan."""
@@ -72,13 +55,13 @@ class DeviceJobs:
             return "nothing is read"
         if isinstance(plan, PointPlan):
             return "points are read by the reference path"
-        source = self._read or self._decide()
+        source = self._read
         if isinstance(source, str):
             return source
         blocks = out if isinstance(plan, CopyPlan) else (out,)
         if fields is not None or not all(self._can_place(source.plan, block) for block in blocks):
             return "results of this kind or dtype are made by the reference path"
-        decoding, resources, layout = source.plan, self._resources, self._array.layout
+        decoding, resources, layout = source.plan, self._resources, self._layout
         if isinstance(plan, CopyPlan):
             if not np.can_cast(decoding.chunk.dtype, out[0].dtype, "same_kind"):
                 return "values would change their kind"
@@ -92,14 +75,14 @@ class DeviceJobs:
         batches = make_batches(plan, layout.objects, batch_size(plan, layout, size))
         if source.files is not None and (off := library.obstacle()) is not None:
             return off
-        waits = self._array.store.concurrency > 1
+        waits = self._store.concurrency > 1
         work = Work(nparts, nbytes // nparts, size, unlocked=True, waits=waits)
-        shards = ReadShards(self._array.store, layout, batches) if isinstance(layout, Sharded) else None
+        shards = ReadShards(self._store, layout, batches) if isinstance(layout, Sharded) else None
         return DeviceRead(resources, source, batches, memory_of(resources.device, out), work, shards)
 
     def reads_copies(self) -> bool:
         """Whether the device makes copies of the array's chunks."""
-        return not isinstance(self._read or self._decide(), str)
+        return not isinstance(self._read, str)
 
     def _can_place(self, decoding: DevicePlan, out: Array) -> bool:
         """Whether the placement kernels can read whole elements into an array."""
@@ -114,7 +97,7 @@ class DeviceJobs:
         """
         if nparts < MIN_WRITTEN_NCHUNKS:
             return "too few chunks to gain from tables"
-        writable = self._write or self._decide_write()
+        writable = self._write
         if isinstance(writable, str):
             return writable
         if not isinstance(plan, BoxPlan) or fields is not None:
@@ -123,7 +106,7 @@ class DeviceJobs:
         if not (is_plain or self._resources.device.owns(value)) or value.shape != plan.shape:
             return "values of this kind or shape are read by the reference path"
         if not self._resources.encodes(writable.plan, value, nparts, fields):
-            return self._array.host.take_write(plan, nparts, value, fields, keep_empty=keep_empty)
+            return self._host.take_write(plan, nparts, value, fields, keep_empty=keep_empty)
         return make_write(self._resources, writable, plan, value, keep_empty=keep_empty)
 
     def basic(self) -> None:
@@ -133,8 +116,8 @@ class DeviceJobs:
         """Say what reads and writes many chunks, and why."""
         note = self._resources.reader.note
         decisions = (
-            ("bulk reads", self._read or self._decide(), f"; {note}" if note else ""),
-            ("bulk writes", self._write or self._decide_write(), ""),
+            ("bulk reads", self._read, f"; {note}" if note else ""),
+            ("bulk writes", self._write, ""),
         )
         return tuple(
             Placement(
@@ -145,29 +128,24 @@ class DeviceJobs:
             for step, found, more in decisions
         )
 
-    def _decide(self) -> Source | str:
-        """Check the conditions on the array alone. Several threads may do so at the same time."""
-        self._read = decision = _read_source(self._array)
-        return decision
+    @cached_property
+    def _read(self) -> Source | str:
+        """How the array is read by tables, or why it is not."""
+        if (problem := library.problem()) is not None:
+            return problem
+        if self._plan is None:
+            return "chunks differ in shape"
+        if self._plan.host:
+            return "codecs run on the host"
+        if not self._layout.grid:
+            return "the array has no axes"
+        files = make_fetch(self._store, self._layout)
+        if not isinstance(files, str):
+            return Source(self._store, self._layout, self._plan, files)
+        in_store = self._store.files is None and self._layout.objects is self._layout.grid
+        return Source(self._store, self._layout, self._plan, None) if in_store else files
 
-    def _decide_write(self) -> Writable | str:
-        self._write = decision = make_writable(*self._array[:3])
-        return decision
-
-
-def _read_source(array: Chunked) -> Source | str:
-    """How an array is read by tables, or why it is not."""
-    store, layout, plan, *_ = array
-    if (problem := library.problem()) is not None:
-        return problem
-    if plan is None:
-        return "chunks differ in shape"
-    if plan.host:
-        return "codecs run on the host"
-    if not layout.grid:
-        return "the array has no axes"
-    files = make_fetch(store, layout)
-    if not isinstance(files, str):
-        return Source(store, layout, plan, files)
-    in_store = store.files is None and layout.objects is layout.grid
-    return Source(store, layout, plan, None) if in_store else files
+    @cached_property
+    def _write(self) -> Writable | str:
+        """The same of writes."""
+        return make_writable(self._store, self._layout, self._plan)
