@@ -124,6 +124,7 @@ def test_results_are_taken_again_when_nothing_refers_to_them() -> None:
     assert address(view) - 3 not in (gone, address(results.take(900)))
     assert len(blocks.sizes) == 3
     del again, view
+    assert results.take(5000).nbytes == 5000  # none of the blocks is large enough
     results.release()
     results.take(1)
-    assert len(blocks.sizes) == 4
+    assert len(blocks.sizes) == 5
