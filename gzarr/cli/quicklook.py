@@ -27,10 +27,12 @@ _VIRIDIS = "440154 482878 3e4a89 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde72
 _MISSING = (128, 128, 128)
 #: Pixels of the colour bar: of its gap, and its width.
 _GAP, _BAR = 8, 16
+#: The least height of the bar, for its numbers.
+_LEAST = 72
 #: Letters of a unit that are shown.
 _UNITS = 16
 #: Names and units of coordinates that grow to the north.
-_NORTH = ("lat", "latitude", "degrees_north", "degree_north", "degrees_n", "projection_y_coordinate")
+_NORTH = {"lat", "latitude", "degrees_north", "degree_north", "degrees_n", "grid_latitude", "projection_y_coordinate"}
 #: A curve's pixels along its values.
 _CURVE = 128
 
@@ -130,7 +132,7 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
     if array.ndim == 1:
         return _curve(values, size, Scale() if raw else Scale.of(array))
     y, x = (_coordinate(array, first + axis, folder) for axis in (0, 1))
-    if y is not None and y.to_north:
+    if y.to_north if y is not None else _grows_north(array, folder):
         values = values[::-1]
     ratio = None if y is None or x is None or y.units != x.units or not x.extent * y.extent else y.extent / x.extent
     values = _resized(values, size, ratio)
@@ -139,6 +141,8 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
     scale = Scale() if raw else Scale.of(array)
     shares, low, high = _scaled(values)
     picture = _colors(shares)
+    if len(picture) < _LEAST < picture.shape[1]:
+        picture = np.pad(picture, ((0, _LEAST - len(picture)), (0, 0), (0, 0)))
     return np.hstack([picture, _bar(len(picture), low, high, scale)])
 
 
@@ -176,7 +180,21 @@ def _coordinate(array: gzarr.Array, axis: int, folder: str) -> _Coordinate | Non
     said = {name.lower(), units.lower(), str(found.attrs.get("standard_name", "")).lower()}
     is_degree = "degree" in units.lower()
     extent = abs(last - first) * found.size / (found.size - 1)
-    return _Coordinate(extent, "degrees" if is_degree else units, last > first and bool(said & {*_NORTH}))
+    return _Coordinate(extent, "degrees" if is_degree else units, last > first and bool(said & _NORTH))
+
+
+def _grows_north(array: gzarr.Array, folder: str) -> bool:
+    """Whether latitudes of each element, which the attribute ``coordinates`` names, are greater in later rows."""
+    for name in str(array.attrs.get("coordinates", "")).split():
+        try:
+            found = gzarr.open_array(f"{folder}/{name}", mode="r", device="cpu")
+        except (GzarrError, OSError):
+            continue
+        said = {str(found.attrs.get(key, "")).lower() for key in ("units", "standard_name")}
+        if found.shape == array.shape[-2:] and found.dtype.kind == "f" and said & _NORTH:
+            middle = found[:, found.shape[1] // 2]
+            return bool(middle[-1] > middle[0])
+    return False
 
 
 def _resized(values: NDArray[Any], size: int, ratio: float | None) -> NDArray[Any]:

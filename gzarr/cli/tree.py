@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,9 @@ import typer
 import gzarr
 from gzarr.cli.options import AsJson, NodePath, colored, command, print_report
 from gzarr.errors.escaping import escaped
+
+#: Letters of an attribute that `info` shows: a description of many lines would hide all others.
+_LONG = 1_000
 
 if TYPE_CHECKING:
     from gzarr.display.info import Tree
@@ -126,8 +130,20 @@ def info(path: NodePath, as_json: AsJson = False) -> None:
         items.append(("Fill value", str(node.fill_value)))
         if node.dimension_names:
             items.append(("Dimensions", ", ".join("-" if name is None else name for name in node.dimension_names)))
-    items += [("Attribute", f"{name}: {json.dumps(value, default=str)}") for name, value in node.attrs.items()]
+    items += [("Attribute", f"{name}: {_text(name, value, node)}") for name, value in node.attrs.items()]
     print_report(Report(items))
+
+
+def _text(name: str, value: Any, node: gzarr.Array | gzarr.Group) -> str:
+    """An attribute as text: what is missing as its value, and of long ones the beginning."""
+    if name == "_FillValue" and isinstance(node, gzarr.Array):
+        from gzarr.metadata.conventions import decode_mask
+
+        with suppress(ValueError):
+            value = decode_mask(value, node.dtype)
+            value = float(str(node.dtype.type(value))) if node.dtype.kind == "f" else value  # 1e20, in few digits
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text):,} characters: --json shows all)"
 
 
 def _all_of(node: gzarr.Array | gzarr.Group) -> dict[str, Any]:

@@ -32,6 +32,8 @@ import errno
 import io
 import os
 import stat
+import sys
+import time
 import warnings
 from collections.abc import Iterable
 from threading import get_ident
@@ -52,6 +54,9 @@ FOUND_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "
 ATTEMPTS = 100
 
 # What a system says: that a file has no locks, that a directory cannot be written, that a disk has no room for a file.
+
+#: Pauses before another try to replace a file: on Windows, that fails while somebody reads it.
+_PAUSES_S = tuple(0.001 * 2**n for n in range(10)) if sys.platform == "win32" else ()
 
 
 def _errors(*names: str) -> frozenset[int]:
@@ -287,7 +292,7 @@ class FileLock:
         """
         try:
             self._check_place()
-            os.replace(self._temporary, self.path)
+            replace_file(self._temporary, self.path)
         except FileNotFoundError:
             self.close()
             raise
@@ -383,6 +388,18 @@ def make_directory(directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
 
 
+def replace_file(temporary: str, path: str) -> None:
+    """Put a file in the place of another: on Windows, as soon as nobody has that one open, within a second."""
+    for pause in _PAUSES_S:
+        try:
+            os.replace(temporary, path)
+        except PermissionError:
+            time.sleep(pause)
+        else:
+            return
+    os.replace(temporary, path)
+
+
 def link_or_rename(temporary: str, path: str) -> bool:
     """Give a file the name `path` unless something has it. Returns: whether it got it. Raises: OSError."""
     try:
@@ -394,5 +411,5 @@ def link_or_rename(temporary: str, path: str) -> bool:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from None
         if os.path.exists(path):
             return False
-        os.replace(temporary, path)  # a link to nothing
+        replace_file(temporary, path)  # a link to nothing
     return True

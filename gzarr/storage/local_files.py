@@ -1,6 +1,6 @@
 """Files as objects: reading ranges of them, replacing them atomically, and telling their versions apart."""
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
-# ruff: noqa: PTH105, PTH108, PTH113, PTH116, PTH118, PTH120
+# ruff: noqa: PTH108, PTH113, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ from typing import NamedTuple, TypeAlias
 
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
-from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable, link_or_rename, make_directory
+from gzarr.storage.file_locks import (
+    ATTEMPTS,
+    FULL,
+    FileLock,
+    held_lock,
+    is_lockable,
+    link_or_rename,
+    make_directory,
+    replace_file,
+)
 from gzarr.storage.leftover_files import prune
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
 
@@ -218,7 +227,7 @@ def _write_unlocked(path: str, view: bytes | memoryview, *, only_new: bool, star
                 os.close(fd)
             if only_new:
                 return link_or_rename(temporary, path)
-            os.replace(temporary, path)
+            replace_file(temporary, path)
         except FileNotFoundError:
             if attempt == ATTEMPTS - 1:
                 raise

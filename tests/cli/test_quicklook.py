@@ -147,3 +147,16 @@ def test_another_kind_of_picture_is_refused(tmp_path: Path, capsys: pytest.Captu
         main(["quicklook", str(tmp_path / "a.zarr"), str(tmp_path / "a.jpg")])
     assert "end its name in .png" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "a.jpg").exists()
+
+
+def test_north_is_up_by_latitudes_of_each_element_and_flat_pictures_have_room_for_numbers(tmp_path: Path) -> None:
+    group = gzarr.open_group(tmp_path / "g.zarr", mode="w")
+    named = {"dimension_names": ("j", "i"), "attributes": {"coordinates": "nav_lon nav_lat"}}
+    group.create_array("t", data=np.arange(8, dtype="f4").reshape(2, 4).repeat(64, axis=1), **named)
+    group.create_array("nav_lat", data=[[-1.0] * 256, [1.0] * 256], attributes={"units": "degrees_north"})
+    assert main(["quicklook", str(tmp_path / "g.zarr/t"), str(tmp_path / "a.png"), "--size", "256"]) == 0
+    with Picture.open(tmp_path / "a.png") as picture:
+        seen = np.asarray(picture)
+    assert seen.shape[0] == 72
+    assert seen[0, 255].sum() > seen[1, 255].sum() > 0
+    assert not seen[2:, :256].any()

@@ -102,3 +102,16 @@ def test_info_needs_no_device(data: Path, capsys: pytest.CaptureFixture[str]) ->
     with gzarr.config.set(device="cuda:99"):
         assert main(["info", str(data / "foo" / "bar")]) == 0
     assert "int32" in capsys.readouterr().out
+
+
+def test_fill_values_are_numbers_and_long_attributes_are_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attributes = {"_FillValue": "AAAAgB2vFUQ=", "text": "µ" * 5_000, "unit": "µm"}
+    gzarr.create_array(tmp_path / "a.zarr", shape=3, dtype="f4", attributes=attributes)
+    assert main(["info", str(tmp_path / "a.zarr")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "_FillValue: 1e+20" in shown
+    assert 'unit: "µm"' in shown
+    assert "(5,002 characters: --json shows all)" in shown
+    assert shown.count("µ") < 1_100

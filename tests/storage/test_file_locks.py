@@ -716,3 +716,26 @@ def test_leftover_files_are_removed_and_locks_are_not(tmp_path: Path) -> None:
         assert not is_free(store, "a/used")
     assert files_under(tmp_path) == ["a/k"]
     assert leftover_files.remove_file_or_tree(str(tmp_path / "none"))
+
+
+def test_a_file_that_windows_holds_is_replaced_when_it_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts, replace = count(1), os.replace
+
+    def held(source: str, target: str) -> None:
+        if next(attempts) < 3:
+            raise PermissionError(errno.EACCES, "The process cannot access the file", target)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", held)
+    monkeypatch.setattr(file_locks, "_PAUSES_S", (0.001, 0.001))
+    with gzarr.config.set({"cpu.native": False}):
+        store = LocalStore(tmp_path)
+        store.set("a", b"1")
+        assert bytes(store.get("a") or b"") == b"1"
+        monkeypatch.setattr(file_locks, "_PAUSES_S", ())
+        attempts = count(1)
+        with pytest.raises(StoreError, match="cannot access the file"):
+            store.set("a", b"2")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
