@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import gzarr
 from gzarr.config import config
@@ -58,6 +59,15 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert newest is not None
     assert cited is not None
     assert gzarr.__version__ == PROJECT["version"] == newest[1] == cited[1]
+
+
+def test_the_recipe_for_conda_asks_for_what_the_package_asks_for() -> None:
+    recipe = yaml.safe_load((ROOT / "packaging/recipe.yaml").read_text())
+    asked = {name.replace(" ", "") for name in recipe["requirements"]["run"]}
+    assert recipe["context"]["version"] == PROJECT["version"]
+    # Without deflate, gzip and zlib take longer, and conda-forge does not have it.
+    ours = {name for name in (*PROJECT["dependencies"], *EXTRAS["cli"]) if not name.startswith("deflate")}
+    assert asked == {"python" + PROJECT["requires-python"], *ours}
 
 
 def test_console_scripts_resolve() -> None:

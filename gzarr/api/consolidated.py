@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
@@ -76,6 +76,34 @@ def consolidate_metadata(
     if not consolidate(opened, where, metadata_key):
         expect_node(opened, where, None)  # it was deleted meanwhile
     return open_consolidated(opened, metadata_key, path=where, zarr_format=meta.zarr_format)
+
+
+@overload
+def open_consolidated(
+    store: Group,
+    metadata_key: str = DEFAULT_KEY,
+    mode: OpenMode | None = None,
+    *,
+    path: None = None,
+    zarr_format: int | None = None,
+    device: str | None = None,
+    use_consolidated: bool = True,
+    **kwargs: Unpack[GroupKeywords],
+) -> Group: ...
+
+
+@overload
+def open_consolidated(
+    store: Any,
+    metadata_key: str = DEFAULT_KEY,
+    mode: OpenMode | None = None,
+    *,
+    path: str | None = None,
+    zarr_format: int | None = None,
+    device: str | None = None,
+    use_consolidated: bool = True,
+    **kwargs: Unpack[GroupKeywords],
+) -> Array | Group: ...
 
 
 def open_consolidated(

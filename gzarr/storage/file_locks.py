@@ -23,7 +23,7 @@ Rules
   interrupt leaves no lock behind. What an interrupt may find half done can be done again.
 """
 # Plain os calls: pathlib costs more than the system calls themselves.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120
+# ruff: noqa: PTH103, PTH108, PTH110, PTH112, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -32,15 +32,13 @@ import errno
 import io
 import os
 import stat
-import sys
-import time
 import warnings
 from collections.abc import Iterable
 from threading import get_ident
 
 from gzarr.concurrency import after_fork
 from gzarr.storage.locks import reentered, wait_for
-from gzarr.storage.rules import TEMPORARY_PREFIX
+from gzarr.storage.rules import TEMPORARY_PREFIX, replace_file
 
 try:
     import fcntl
@@ -54,9 +52,6 @@ FOUND_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "
 ATTEMPTS = 100
 
 # What a system says: that a file has no locks, that a directory cannot be written, that a disk has no room for a file.
-
-#: Pauses before another try to replace a file: on Windows, that fails while somebody reads it.
-_PAUSES_S = tuple(0.001 * 2**n for n in range(10)) if sys.platform == "win32" else ()
 
 
 def _errors(*names: str) -> frozenset[int]:
@@ -386,18 +381,6 @@ def make_directory(directory: str) -> None:
     """Make a directory and those above it. One that is removed meanwhile may be missing."""
     with contextlib.suppress(FileNotFoundError, FileExistsError):  # makedirs reports it in two ways
         os.makedirs(directory, exist_ok=True)
-
-
-def replace_file(temporary: str, path: str) -> None:
-    """Put a file in the place of another: on Windows, as soon as nobody has that one open, within a second."""
-    for pause in _PAUSES_S:
-        try:
-            os.replace(temporary, path)
-        except PermissionError:
-            time.sleep(pause)
-        else:
-            return
-    os.replace(temporary, path)
 
 
 def link_or_rename(temporary: str, path: str) -> bool:

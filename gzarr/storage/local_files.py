@@ -26,10 +26,9 @@ from gzarr.storage.file_locks import (
     is_lockable,
     link_or_rename,
     make_directory,
-    replace_file,
 )
 from gzarr.storage.leftover_files import prune
-from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path
+from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path, replace_file
 
 try:
     from fcntl import ioctl

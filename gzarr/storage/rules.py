@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -198,3 +200,19 @@ def _unpickled(kind: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, A
     owner.__init__(store, *args, **kwargs)
     vars(store).update(carried)
     return store
+
+
+#: Pauses before another try to replace a file: on Windows, that fails while somebody reads it.
+_PAUSES_S = tuple(0.001 * 2**n for n in range(10)) if sys.platform == "win32" else ()
+
+
+def replace_file(temporary: str, path: str) -> None:
+    """Put a file in the place of another: on Windows, as soon as nobody has that one open, within a second."""
+    for pause in _PAUSES_S:
+        try:
+            os.replace(temporary, path)  # noqa: PTH105 - as everywhere in stores
+        except PermissionError:
+            time.sleep(pause)
+        else:
+            return
+    os.replace(temporary, path)  # noqa: PTH105

@@ -22,7 +22,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.storage import LocalStore, file_holding, file_locks, leftover_files, local_files
+from gzarr.storage import LocalStore, file_holding, file_locks, leftover_files, local_files, rules
 from gzarr.storage.base import Buffer
 from gzarr.storage.changing import change_object
 from gzarr.storage.file_locks import temporary_path
@@ -729,12 +729,12 @@ def test_a_file_that_windows_holds_is_replaced_when_it_is_let_go(
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", held)
-    monkeypatch.setattr(file_locks, "_PAUSES_S", (0.001, 0.001))
+    monkeypatch.setattr(rules, "_PAUSES_S", (0.001, 0.001))
     with gzarr.config.set({"cpu.native": False}):
         store = LocalStore(tmp_path)
         store.set("a", b"1")
         assert bytes(store.get("a") or b"") == b"1"
-        monkeypatch.setattr(file_locks, "_PAUSES_S", ())
+        monkeypatch.setattr(rules, "_PAUSES_S", ())
         attempts = count(1)
         with pytest.raises(StoreError, match="cannot access the file"):
             store.set("a", b"2")
