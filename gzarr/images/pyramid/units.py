@@ -27,8 +27,6 @@ TARGET_NBYTES = 4 << 20
 _UNITS_A_THREAD = 4
 #: A unit that takes so many times the shortest time may be chosen for other reasons.
 _AS_FAST = 1.1
-#: The same where time is what functions compute, halos included.
-_AS_SMALL = 1.03
 #: Units of an axis that are looked at; the others are like them.
 _LOOKED_AT = 256
 #: Of the memory, one of so many parts is for decoded chunks that several units read.
@@ -165,11 +163,7 @@ def plan_units(
         )
     decodes = any(n > 1 for n in cells.chunk)  # otherwise what is computed counts, with halos
     times = [(decodes + _n_reads(cells, plan.unit)) / plan.workers for plan in fitting]
-    fast = [
-        plan
-        for plan, time in zip(fitting, times, strict=True)
-        if time <= min(times) * (_AS_FAST if decodes else _AS_SMALL)
-    ]
+    fast = [plan for plan, time in zip(fitting, times, strict=True) if time <= min(times) * _AS_FAST]
     most = max(plan.workers for plan in fast)
     enough = [plan for plan in fast if len(plan) >= _UNITS_A_THREAD * most] or fast[:1]
     block = [plan for plan in enough if math.prod(plan.unit) * cells.itemsize >= TARGET_NBYTES]
