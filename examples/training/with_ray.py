@@ -19,6 +19,7 @@ from examples.training.with_torch import EPOCHS, make_model, measure_accuracy
 def work(config: dict[str, Any]) -> None:
     """Train in one worker, of those that Ray has joined by torch.distributed."""
     training, test = make_loaders(Path(config["path"]), "cpu")  # the part of this worker
+    torch.manual_seed(0)
     model = ray.train.torch.prepare_model(make_model())
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for epoch in range(EPOCHS):
