@@ -22,6 +22,7 @@ DEFAULTS: Mapping[str, Any] = {
     "async.concurrency": 64,  # calls of coroutines that run at once
     "remote.concurrency": 64,  # requests to a remote store that run at once
     "cpu.native": True,  # whether the compiled loop is used where it can be
+    "locks": "flock",  # of local files, between processes: "flock", "fcntl", "node" (this machine alone) or "none"
     "device": "auto",  # where reads put their results
     "gpu.max_device_nbytes": None,  # device memory that reads may use; None for a share of what is free
     "gpu.strict": False,  # whether a step that the device lacks is an error, instead of running on the host
@@ -44,6 +45,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
     "array.order": ("C", "F"),
     **dict.fromkeys(("array.read_missing_chunks", "array.write_empty_chunks", "cpu.native", "gpu.nvtx"), (True, False)),
     "emulated.arrays": ("device", "numpy"),
+    "locks": ("flock", "fcntl", "node", "none"),
 }
 _NUMBERS = ("threading.max_workers", "async.concurrency", "remote.concurrency")
 

@@ -26,7 +26,9 @@ README_WORDS = 450
 #: Pages whose Python needs nothing else.
 CHECKED = ("checking", "dataloader", "images", "lazy-views", "testing", "training", "tutorial")
 #: Tests of their own run the examples of these: their packages may be missing, and nothing may fork beside JAX.
-ELSEWHERE = [ROOT / f"gzarr/interop/{name}.py" for name in ("torch", "jax", "grain", "datasets", "ray")]
+ELSEWHERE = [
+    ROOT / f"gzarr/interop/{name}.py" for name in ("torch", "jax", "grain", "datasets", "ray", "opentelemetry")
+]
 SHOWN = [p for p in sorted((ROOT / "gzarr").rglob("*.py")) if ">>> " in p.read_text() and p not in ELSEWHERE]
 
 

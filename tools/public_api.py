@@ -27,6 +27,7 @@ MODULES = (
     "gzarr.interop.datasets",
     "gzarr.interop.grain",
     "gzarr.interop.jax",
+    "gzarr.interop.opentelemetry",
     "gzarr.interop.ray",
     "gzarr.interop.torch",
     "gzarr.interop.xarray",

@@ -26,7 +26,7 @@ from gzarr.chunk_io.reference import (
     make_reference_write,
 )
 from gzarr.indexing.plan import Groups
-from gzarr.profiling.recorder import recorder_for, stage
+from gzarr.profiling.recorder import recorder_for, span, stage
 from gzarr.storage.invalidation import invalidate
 from gzarr.storage.locks import while_locked
 
@@ -36,6 +36,11 @@ _Run: TypeAlias = tuple[ArrayIO, Callable[[Any], None], Iterable[Any], Work]
 
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads, all at once. Raises: ChunkError for damaged chunks, StoreError."""
+    with span("gzarr.read"):
+        _read_all(jobs)
+
+
+def _read_all(jobs: Sequence[ReadJob]) -> None:
     runs: list[_Run] = []
     retries: list[tuple[ReadExecutor, _Run]] = []
     for job in jobs:
@@ -64,6 +69,11 @@ def write(jobs: Sequence[WriteJob]) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, StoreError.
     """
+    with span("gzarr.write"):
+        _write_all(jobs)
+
+
+def _write_all(jobs: Sequence[WriteJob]) -> None:
     runs: list[_Run] = []
     for job in jobs:
         recorder = recorder_for(job.io.backend.device)

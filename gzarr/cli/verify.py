@@ -38,6 +38,10 @@ def verify(
         list[str] | None, typer.Option(metavar="KEY", help="Delete this leftover file, as the report lists it.")
     ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do what --repair and --remove say.")] = False,
+    locks: Annotated[
+        bool,
+        typer.Option("--locks", help="Check that locks of this folder exclude another run, on another host or mount."),
+    ] = False,
     on: On = None,
     workers: Workers = None,
     part: PartOf = None,
@@ -51,7 +55,13 @@ def verify(
     $ gzarr verify data.zarr
     $ gzarr verify data.zarr --repair chunks,leftovers
     $ gzarr verify data.zarr --repair chunks,leftovers --apply
+    $ gzarr verify --locks /shared/folder
     """
+    if locks:
+        from gzarr.cli.lock_check import check_locks
+
+        print(check_locks(path))
+        return 0
     if (repair or remove) and engine(on, workers, part):
         raise misuse("a repair runs here alone", "--repair")
     if apply and not repair and not remove:

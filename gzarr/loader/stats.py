@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from gzarr.display.info import Report, size_text
+from gzarr.profiling import recorder
 
 #: What the producer does, one after the other. Only "stall" is of the caller's thread.
 _PRODUCING = ("plan", "read", "gather", "transform")
@@ -137,6 +138,8 @@ class Meter:
         finally:
             now = self._clock()
             self.seconds[name] += now - start
+            if recorder.listener is not None:
+                recorder.listener.loader(name, now - start)
             if name == "stall":
                 self._last, self._waits_since = now, None
 

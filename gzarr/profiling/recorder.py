@@ -341,6 +341,8 @@ active: ContextVar[Recorder | None] = ContextVar("gzarr_recorder", default=None)
 _here = _Here()
 _numbers = count()
 _UNNOTED = _Unnoted()
+#: What listens to everything in this process, outside of profiles: see `gzarr.interop.opentelemetry`.
+listener: Any = None
 _RANGES_ONLY = Recorder(records=False)
 
 
@@ -360,10 +362,15 @@ def here() -> _Noted | _Unnoted:
 
 def recorder_for(device: str) -> Recorder | None:
     """The recorder of what now begins on a device; None unless profiling."""
-    recorder = active.get()
+    recorder = active.get() or listener
     if recorder is None and device != "cpu" and config["gpu.nvtx"]:
         return _RANGES_ONLY
     return recorder
+
+
+def span(name: str, **attributes: Any) -> Any:
+    """A context that the listener sees; it does nothing if there is none."""
+    return _UNNOTED if listener is None else listener.span(name, **attributes)
 
 
 def sum_nbytes(buffers: Sequence[Any]) -> int:

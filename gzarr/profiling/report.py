@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gzarr.profiling.recorder import MAX_ROWS, Recorder, Row, Stage, active
+from gzarr.profiling.recorder import MAX_ROWS, Recorder, Row, Stage, active, recorder_for
 
 #: In the order in which chunks come through them.
 _OF_READS = ("loop", "locate", "read", "upload", "parse", "decode", "place", "check")
@@ -139,7 +139,7 @@ def profile() -> Iterator[Profile]:
     >>> p.stages["read"].chunks, p.stages["loop"].bytes_out
     (20, 8000)
     """
-    recorder = Recorder(active.get())
+    recorder = Recorder(recorder_for("cpu"))
     result = Profile()
     token = active.set(recorder)
     try:

@@ -7,7 +7,7 @@ import pickle
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from importlib import import_module
 from multiprocessing import get_context
@@ -90,10 +90,13 @@ class Engine:
             self._replaced = True
 
     def cancel(self, numbers: list[int]) -> None:
-        """Cancel units that have not begun, and wait for the others."""
+        """Cancel units that have not begun."""
         for number in numbers:
             if (future := self._futures.get(number)) is not None:
                 future.cancel()
+
+    def close(self) -> None:
+        """End a pool that took the place of another one, when its units have ended."""
         if self._replaced:
             self._executor.shutdown()
 
@@ -159,24 +162,30 @@ def open_engine(on: Any) -> Iterator[Engine]:
     """
     if isinstance(on, Engine):
         yield on
-    elif isinstance(on, int) and not isinstance(on, bool) and on > 0:
-        with ProcessPoolExecutor(on, get_context("spawn")) as executor:
-            yield Engine(executor)
-    elif isinstance(on, str) and on.startswith("dask://"):
+        return
+    with ExitStack() as stack:
+        engine = _opened(on, stack)
+        stack.callback(engine.close)
+        yield engine
+
+
+def _opened(on: Any, stack: ExitStack) -> Engine:
+    """An engine, of what ends with a stack. Raises: TypeError."""
+    if isinstance(on, int) and not isinstance(on, bool) and on > 0:
+        return Engine(stack.enter_context(ProcessPoolExecutor(on, get_context("spawn"))))
+    if isinstance(on, str) and on.startswith("dask://"):
         distributed = require("distributed", "scale", "on='dask://...'")
-        with distributed.Client(on.replace("dask://", "tcp://")) as client:
-            yield _Dask(client)
-    elif isinstance(on, str) and (on == "ray" or on.startswith("ray://")):
-        yield _Ray(None if on == "ray" else on)
-    elif hasattr(on, "nthreads") and hasattr(on, "submit"):
-        yield _Dask(on)
-    elif hasattr(on, "submit"):
-        yield Engine(on)
-    else:
-        raise TypeError(
-            f"on={on!r} runs nothing: give a distributed.Client, an executor of concurrent.futures, 'ray', "
-            "'dask://host:port', or a number of processes"
-        )
+        return _Dask(stack.enter_context(distributed.Client(on.replace("dask://", "tcp://"))))
+    if isinstance(on, str) and (on == "ray" or on.startswith("ray://")):
+        return _Ray(None if on == "ray" else on)
+    if hasattr(on, "nthreads") and hasattr(on, "submit"):
+        return _Dask(on)
+    if hasattr(on, "submit"):
+        return Engine(on)
+    raise TypeError(
+        f"on={on!r} runs nothing: give a distributed.Client, an executor of concurrent.futures, 'ray', "
+        "'dask://host:port', or a number of processes"
+    )
 
 
 def packed(do: Callable[[int], Any], name: str) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import StoreError
+from gzarr.profiling import recorder
 from gzarr.scale.blocks import BlockPlan, JobPart
 from gzarr.scale.engines import Ended, Engine, open_engine
 from gzarr.storage.wrappers import type_name
@@ -108,9 +109,11 @@ def run(
         for plan in plans:
             _run_here(plan, part, report, add)
     else:
-        with open_engine(on) as engine:
+        with open_engine(on) as engine, recorder.span("gzarr.run") as span:
             report.engine = engine.name
             _Running(engine, report, add).run(plans)
+            if recorder.listener is not None:
+                recorder.listener.ran(span, report)
     report.seconds = perf_counter() - began
     if on is not None:
         _log.info("%s", report)

@@ -37,6 +37,7 @@ from collections.abc import Iterable
 from threading import get_ident
 
 from gzarr.concurrency import after_fork
+from gzarr.storage.lock_kinds import locks_files, take_lock
 from gzarr.storage.locks import reentered, wait_for
 from gzarr.storage.rules import TEMPORARY_PREFIX, replace_file
 
@@ -70,12 +71,12 @@ _held: dict[tuple[int, str], FileLock] = {}
 
 def has_locks() -> bool:
     """Whether all files can be locked, as far as is known."""
-    return fcntl is not None and not _lockless
+    return fcntl is not None and not _lockless and locks_files()
 
 
 def is_lockable(path: str) -> bool:
     """Whether a file can be locked, as far as is known."""
-    if fcntl is None:
+    if fcntl is None or not locks_files():
         return False
     if not _lockless:
         return True
@@ -161,7 +162,7 @@ class FileLock:
         held = held_lock(self.path)
         if held is not None:
             return held
-        if (_lockless or fcntl is None) and not is_lockable(self.path):
+        if not has_locks() and not is_lockable(self.path):
             return None
         _held[self._key] = self
         while True:
@@ -213,12 +214,12 @@ class FileLock:
         descriptor = self.fileno()
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                take_lock(descriptor, waits=False)
             except BlockingIOError:
                 other = self._held_by_another_name()
                 if other is not None:
                     return other
-                wait_for(self._temporary, lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
+                wait_for(self._temporary, lambda: take_lock(descriptor, waits=True))
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
 
+from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.storage import local_files
 from gzarr.storage.base import Store
@@ -26,6 +27,7 @@ from gzarr.storage.capabilities import Buffer, Request
 from gzarr.storage.file_holding import Holding
 from gzarr.storage.file_locks import has_locks, make_directory, refuse_held
 from gzarr.storage.leftover_files import delete_tree, doomed_path, prune, remove_file_or_tree, remove_leftovers
+from gzarr.storage.lock_kinds import node_locks
 from gzarr.storage.locks import key_locks, while_locked
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_view, check_key, check_move, check_path
 
@@ -159,7 +161,8 @@ class LocalStore(Store):
         one order.
         """
         if not has_locks():
-            return key_locks(map(self.lock_name, keys))
+            names = list(map(self.lock_name, keys))
+            return node_locks(names) if config["locks"] == "node" else key_locks(names)
         if merged is not None and not merged:
             refuse_held(self._prefix + key for key in keys)
             return _NO_LOCK

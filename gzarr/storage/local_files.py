@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
 from gzarr.storage.file_locks import (
@@ -274,7 +275,7 @@ class LocalFiles(Files):
 
     def target(self, path: str) -> Target | None:
         """How files under a path may be replaced by others; None if they cannot be locked."""
-        if not is_lockable(self._prefix):
+        if config["locks"] != "flock" or not is_lockable(self._prefix):
             return None
         return Target(self.prefix(path), TEMPORARY_PREFIX, partial(next, _numbers), self._tidy, self._replace_end)
 

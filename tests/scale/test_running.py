@@ -14,7 +14,7 @@ import pytest
 
 from gzarr.errors import StoreError
 from gzarr.scale.blocks import BlockPlan, JobPart, parse_part
-from gzarr.scale.engines import Ended, Engine
+from gzarr.scale.engines import Ended, Engine, open_engine
 from gzarr.scale.running import run
 from tests.scale.conftest import killing
 
@@ -89,9 +89,11 @@ def test_units_of_workers_that_are_killed_are_done_again(engine: Any) -> None:
         assert made.keys().isdisjoint(unit)
         made.update(zip(unit, results, strict=True))
 
-    with killing(engine, 2) as killed:
-        report = run([BlockPlan(name="squares", n=60, do=slow, take=take)], engine)
-    assert killed
+    with open_engine(engine) as opened:
+        with killing(engine, 2) as killed:
+            report = run([BlockPlan(name="squares", n=60, do=slow, take=take)], opened)
+        assert killed
+        assert run([BlockPlan(name="a", n=3, do=slow)], opened).n_blocks == 3  # as the next phase of an operation
     assert made == {n: n * n for n in range(60)}
     assert report.n_blocks == 60
 

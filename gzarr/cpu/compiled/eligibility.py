@@ -27,7 +27,7 @@ from gzarr.indexing.plan import BoxPlan, PointPlan
 from gzarr.indexing.tables import Batches
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
-from gzarr.profiling.recorder import active
+from gzarr.profiling.recorder import recorder_for
 from gzarr.storage.base import Store, Target
 
 #: The tables do not pay for fewer chunks: they take 25 us (measured with lz4 chunks of 40 kB, which take the loop 12).
@@ -165,7 +165,7 @@ class CompiledLoop:
     def basic(self) -> BasicSelections | None:
         """What reads and writes basic selections without a plan; None if nothing does, or if a profile is taken."""
         basic = (self._decision or self._decide()).basic if self._is_numpy else None
-        return basic if basic is not None and active.get() is None and config.get("cpu.native") else None
+        return basic if basic is not None and recorder_for("cpu") is None and config.get("cpu.native") else None
 
     def reads_copies(self) -> bool:
         """Whether the loop makes copies of the array's chunks."""

@@ -1,0 +1,1 @@
+"""Long operations on engines: results, killed workers, and speed."""

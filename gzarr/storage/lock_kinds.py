@@ -1,0 +1,51 @@
+"""The kinds of locks that the setting ``locks`` chooses, for file systems that differ in what excludes whom."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import struct
+import tempfile
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from zlib import crc32
+
+from gzarr.config import config
+from gzarr.storage.locks import key_locks, wait_for
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: Files that are locks of a machine.
+_NODE_FILES = 1 << 12
+
+
+def locks_files() -> bool:
+    """Whether the temporary file of a file is its lock."""
+    return config["locks"] in ("flock", "fcntl")
+
+
+def take_lock(descriptor: int, *, waits: bool) -> None:
+    """Lock a file. Raises: BlockingIOError if others hold it and this does not wait; other OSErrors."""
+    if config["locks"] == "flock":
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    else:  # as flock, of the open file and not of the process
+        how = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW if waits else fcntl.F_OFD_SETLK, how)
+
+
+@contextlib.contextmanager
+def node_locks(names: Sequence[Hashable]) -> Iterator[None]:
+    """Lock objects against this user's other processes on this machine alone, by files in its temporary folder."""
+    folder = Path(tempfile.gettempdir(), f"gzarr-locks-{os.getuid()}")
+    folder.mkdir(exist_ok=True)
+    with key_locks(names), contextlib.ExitStack() as held:
+        for number in sorted({crc32(repr(name).encode()) % _NODE_FILES for name in names}):
+            file = held.enter_context(io.FileIO(folder / str(number), "a"))
+            wait_for(str(folder / str(number)), partial(fcntl.flock, file, fcntl.LOCK_EX))
+            held.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a forked child may have a copy
+        yield

@@ -1,0 +1,26 @@
+"""Locks of local files as the setting ``locks`` chooses them, and the check of two places that change one chunk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("locks", ["flock", "fcntl", "node", "none"])
+def test_two_processes_lose_nothing_with_locks(tmp_path: Path, locks: str) -> None:
+    (tmp_path / "mount").symlink_to(tmp_path, target_is_directory=True)  # the same folder by another name
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "GZARR_LOCKS": locks, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "gzarr", "verify", "--locks"]
+    runs = [
+        subprocess.Popen([*command, str(path)], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for path in (tmp_path, tmp_path / "mount")
+    ]
+    told = [run.communicate()[0] for run in runs]
+    assert [run.returncode for run in runs] == ([2, 2] if locks == "none" else [0, 0]), told
+    assert all(("were lost" if locks == "none" else "none lost") in one and locks in one for one in told)
