@@ -44,7 +44,7 @@ def instrument(tracer_provider: Any = None, meter_provider: Any = None) -> Calla
     trace = require("opentelemetry.trace", "opentelemetry", "gzarr.interop.opentelemetry")
     metrics = require("opentelemetry.metrics", "opentelemetry", "gzarr.interop.opentelemetry")
     tracer = trace.get_tracer("gzarr", tracer_provider=tracer_provider)
-    recording.listener = _Listener(tracer, metrics.get_meter("gzarr", meter_provider=meter_provider))
+    recording.listener = _OpenTelemetryRecorder(tracer, metrics.get_meter("gzarr", meter_provider=meter_provider))
     return _stop
 
 
@@ -52,7 +52,7 @@ def _stop() -> None:
     recording.listener = None
 
 
-class _Listener(Recorder):
+class _OpenTelemetryRecorder(Recorder):
     """A recorder that keeps nothing."""
 
     def __init__(self, tracer: Any, meter: Any) -> None:
