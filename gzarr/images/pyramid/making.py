@@ -60,7 +60,7 @@ def with_others(part: JobPart | None, make: Callable[[], T]) -> T:
 
 def is_finished(part: JobPart | None, out: Any, first: str, like: ArrayMeta) -> bool:
     """Whether the other parts of a job have finished the image already. like: what level 0 would be, at this path."""
-    with suppress(GzarrError, OSError):
+    with suppress(GzarrError, OSError, LookupError):  # not even begun
         group = open_group(out, "r")
         made: Any = group[first].metadata
         same = (made.shape, made.data_type, made.grid) == (like.shape, like.data_type, like.grid)

@@ -21,7 +21,7 @@ def shared_part(
     if this is not None and (overwrite or on is not None):
         other = f"{OVERWRITE} would delete what others write" if overwrite else "on= is another way to several machines"
         raise ValueError(f"part=: {other}; leave one of them away")
-    return this, resume or this is not None
+    return this, this is not None if resume is False else resume  # an empty text is refused later
 
 
 class Recipe(NamedTuple):
