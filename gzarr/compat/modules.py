@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ class CompatModule(ModuleType):
     ) -> None:
         super().__init__(name, f"gzarr in the place of {name}.")
         self.__path__ = getattr(real, "__path__", [])
+        self.__spec__ = getattr(real, "__spec__", None) or ModuleSpec(name, None)
         vars(self).update(names, _homes=tuple(homes))
 
     def __getattr__(self, name: str) -> Any:
@@ -47,6 +49,12 @@ class CompatModule(ModuleType):
     def __all__(self) -> list[str]:
         """What ``import *`` takes."""
         return dir(self)
+
+
+def refuse_other(name: str) -> None:
+    """Raise ImportError if another module than this one stands for zarr."""
+    if type(sys.modules.get("zarr")) is CompatModule:
+        raise ImportError(f"{name}: another module of gzarr.compat stands for zarr; use one of them in a process")
 
 
 def install(modules: Iterable[ModuleType]) -> None:

@@ -13,6 +13,16 @@ def version(name, real=importlib.metadata.version):
     return real(name)
 importlib.metadata.version = version
 """
+OTHER = """
+import importlib, importlib.util
+assert importlib.util.find_spec("zarr") and importlib.util.find_spec("zarr.storage")  # is it there?
+try:
+    importlib.import_module("gzarr.compat.%s")
+except ImportError as error:
+    assert "stands for zarr" in str(error)
+else:
+    raise AssertionError
+"""
 ZARR2 = """
 import gzarr.compat.zarr2
 import gzarr, numcodecs, numpy as np, zarr
@@ -102,7 +112,7 @@ assert gzarr.open_group("v.json", mode="r")["v"][:].sum() == 66
 import numpy as np, xarray
 data = xarray.Dataset({"a": (("y", "x"), np.arange(12.0).reshape(3, 4))}, coords={"x": range(4)})
 data.to_zarr("x.zarr", zarr_format=3)
-assert xarray.open_zarr("x.zarr").identical(data)
+assert xarray.open_zarr("x.zarr").identical(data) and xarray.open_dataset("x.zarr").identical(data)
 """,
 }
 
@@ -115,7 +125,7 @@ def run(code: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["", ALONE], ids=["zarr-python is installed", "alone"])
-@pytest.mark.parametrize("code", [ZARR2, ZARR3], ids=["zarr 2", "zarr 3"])
+@pytest.mark.parametrize("code", [ZARR2 + OTHER % "zarr", ZARR3 + OTHER % "zarr2"], ids=["zarr 2", "zarr 3"])
 def test_names_are_gzarrs(code, before, tmp_path):
     run(before + code, tmp_path)
 

@@ -151,11 +151,11 @@ class CodecPipeline(BatchedCodecPipeline):
 
     async def _read(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...]) -> None:
         fetched, bound = None, self.bound()
-        if bound.is_quick and bound.is_small(batch):
+        if bound.is_quick and bound.is_small(batch, out):
             return bound.read(batch, out, drop_axes, None)
         if bound.waits:
             fetched = await bound.fetch(batch)
-            if fetched is not None and bound.is_small(batch):
+            if fetched is not None and bound.is_small(batch, out):
                 return bound.read(batch, out, drop_axes, asyncio.get_running_loop(), fetched)
         await self.in_thread(self._read_now, batch, out, drop_axes, fetched)
         return None

@@ -70,13 +70,15 @@ def bind(metadata: Any, store: Any) -> BoundArray:
     kept = None if key is None else _kept.get(key)
     if kept is None:
         kept = BoundArray(metadata, stores)
-        if key is not None:
-            if len(_kept) >= _MAX_KEPT:
-                _kept.clear()
-            _kept[key] = kept
-        return kept
+        if key is None:
+            return kept
+        if len(_kept) >= _MAX_KEPT:
+            _kept.clear()
+        _kept[key] = kept
     bound = object.__new__(BoundArray)
     vars(bound).update(vars(kept), zarr_store=store, stores=stores)
+    if kept.meta.sharding is not None:  # the indexes of shards that it caches are released with the array
+        bound._prepared = {}
     return bound
 
 
@@ -87,15 +89,10 @@ def _key(metadata: Any, stores: Stores) -> Hashable:
         return None
     try:
         if metadata.zarr_format == 2:
-            codecs = repr(metadata.compressor), repr(metadata.filters)
-            made_of = (
-                metadata.shape,
-                metadata.chunks,
-                metadata.dtype,
-                metadata.dimension_separator,
-                metadata.order,
-                codecs,
-            )
+            codecs = *(metadata.filters or ()), metadata.compressor
+            said = [codec and (type(codec), json.dumps(codec.get_config())) for codec in codecs]  # repr leaves out some
+            grid, keys = metadata.chunks, (metadata.dimension_separator, metadata.order)
+            made_of = metadata.shape, metadata.dtype, grid, keys, *said
         else:
             grid, keys = metadata.chunk_grid, metadata.chunk_key_encoding
             made_of = metadata.shape, metadata.data_type, grid, keys, metadata.codecs, metadata.storage_transformers
@@ -156,9 +153,10 @@ class BoundArray:
         stored = ((entry[0].path, value) for entry, value in zip(batch, found, strict=True) if value is not None)
         return {key: memoryview(value.as_numpy_array()).cast("B") for key, value in stored}
 
-    def is_small(self, batch: Batch) -> bool:
-        """Whether a batch whose chunks are there is read sooner than a thread can begin."""
-        return self._nbytes * len(batch) <= _SMALL_NBYTES
+    def is_small(self, batch: Batch, out: Any) -> bool:
+        """Whether a batch whose chunks are there is read into ``out`` sooner than a thread can begin."""
+        nbytes = max(self._nbytes * len(batch), math.prod(out.shape) * out.dtype.itemsize)  # the latter of whole shards
+        return len(batch) <= _MAX_FETCHED and nbytes <= _SMALL_NBYTES
 
     def read(
         self, batch: Batch, out: Any, drop_axes: tuple[int, ...], loop: Any, fetched: dict[str, Any] | None = None
@@ -173,7 +171,7 @@ class BoundArray:
         if fetched is not None:
             io = io._replace(store=MemoryStore(fetched), compiled=None)
         self._read(io, taken, (target, fields), spec.config)
-        if self.is_small(batch):
+        if self.is_small(batch, target):
             self._note(began)
 
     def read_taken(self, taken: Taken, using: Using, out: Any, fields: Fields, loop: Any) -> None:

@@ -241,9 +241,9 @@ def test_arrays_that_are_alike_share_what_is_prepared_and_nothing_else(zarr_form
     prepare = arrays.prepare_array
     monkeypatch.setattr(arrays, "prepare_array", lambda meta, *how: made.append(meta) or prepare(meta, *how))
     one = {"shape": (4,), "chunks": (2,), "dtype": "f8", "fill_value": 0.0, "compressors": None}
-    other = [{"fill_value": -0.0}, {"dtype": ">f8"}, {"chunks": (4,)}, {"compressors": numcodecs.Zlib(3)}, {}]
-    if zarr_format == 3:
-        other[3] = {"compressors": ZstdCodec(level=3)}
+    zstd = numcodecs.Zstd if zarr_format == 2 else ZstdCodec
+    checked = [{"compressors": zstd(level=3, checksum=checksum)} for checksum in (False, True)]
+    other = [{"fill_value": -0.0}, {"dtype": ">f8"}, {"chunks": (4,)}, *checked, {}]
     for changed in other:
         zarr.create_array(tmp_path, **one | changed, zarr_format=zarr_format, overwrite=True)[2:] = [3, 4]
         for _ in range(2):  # the second one is opened with what was prepared for the first
@@ -257,6 +257,46 @@ def test_arrays_that_are_alike_share_what_is_prepared_and_nothing_else(zarr_form
         zarr.create_array("x.zarr", **one, zarr_format=zarr_format)[:] = n
         assert zarr.open_array("x.zarr", mode="r")[:].tolist() == [n] * 4
     assert not caplog.records
+
+
+class Other(numcodecs.Zlib):
+    """A codec that looks like one of numcodecs, and does something else."""
+
+    __repr__ = numcodecs.Zlib.__repr__
+
+    def encode(self, buf):
+        return bytes(super().encode(buf))[::-1]
+
+    def decode(self, buf, out=None):
+        return super().decode(bytes(buf)[::-1], out)
+
+
+def test_nothing_is_shared_by_codecs_that_only_look_alike(tmp_path):
+    codecs = [numcodecs.Categorize(list(labels), "U1", "u1") for labels in ("abcd", "abcz")]
+    for codec in codecs:
+        made = {"chunks": (4,), "dtype": "U1", "compressors": None, "filters": [codec], "fill_value": ""}
+        zarr.create_array(tmp_path, shape=(4,), **made, zarr_format=2, overwrite=True)[:] = codec.labels
+        assert zarr.open_array(tmp_path, mode="r")[:].tolist() == list(codec.labels)
+    for codec in (numcodecs.Zlib(1), Other(1)):
+        made = {"shape": (4,), "chunks": (4,), "dtype": "i4", "compressors": codec, "zarr_format": 2}
+        zarr.create_array(tmp_path, **made, overwrite=True)[:] = range(4)
+        assert codec.decode((tmp_path / "0").read_bytes()) == np.arange(4, dtype="i4").tobytes()
+
+
+def test_reads_of_many_files_or_much_of_a_shard_do_not_stop_the_event_loop(tmp_path, monkeypatch):
+    threads = []
+    to_thread = asyncio.to_thread
+    monkeypatch.setattr("gzarr.interop.zarr.arrays._QUICK_S", np.inf)
+    for name, chunks, shards, n in (("files", (1,), None, 500), ("shard", (100,), (100_000,), 90_000)):
+        array = zarr.create_array(tmp_path / name, shape=(100_000,), chunks=chunks, shards=shards, dtype="i1")
+        array[:10] = 1
+        threads.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio, "to_thread", lambda *args: (threads.append(args[0]), to_thread(*args))[1])
+            assert array[:n].sum() == 10
+            assert len(threads) == 1
+            assert array[1] == 1  # at once
+            assert len(threads) == 1
 
 
 def test_a_directory_that_is_moved(tmp_path):
