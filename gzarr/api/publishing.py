@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ def publish(source: Any, dest: Any) -> None:
     """
     folders = []
     for place in (source, dest):
-        store, path = open_place(place, None, "a" if place is dest else "r")
+        store, path = place, ""
+        with suppress(NodeNotFoundError):  # an archive that does not exist
+            store, path = open_place(place, None, "r")
         if type(store) is not LocalStore:
             raise StoreError(f"publish: {store} is no folder, whose renaming is one step; commit to Icechunk instead")
         folders.append((store, path, Path(store.root, path)))

@@ -27,7 +27,10 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
         number = 0
         create_array(place / "a.zarr", shape=2, chunks=2, dtype="i8")
     except FileExistsError:
-        (place / "1").touch(exist_ok=False)
+        try:
+            (place / "1").touch(exist_ok=False)
+        except FileExistsError as error:
+            raise StoreError(f"{place}: two other runs are using it, or it is left from a killed one: delete it") from error
         number = 1
     other = 1 - number
     try:

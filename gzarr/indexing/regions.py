@@ -59,7 +59,12 @@ class Regions:
         return chunks_region(self.grid, firsts, lasts)
 
     def at(self, number: int, order: Sequence[int] | None = None) -> Region:
-        """A region by its place in the order of all. order: of the axes, the last of which varies fastest."""
+        """A region by its place in the order of all. order: of the axes, the last of which varies fastest.
+
+        Raises: IndexError if there are not so many.
+        """
+        if not 0 <= number < len(self):
+            raise IndexError(f"there are {len(self)} regions, from 0 on; there is no region {number}")
         lengths, position = self.lengths, [0] * len(self.counts)
         for axis in reversed(range(len(lengths)) if order is None else order):
             number, position[axis] = divmod(number, lengths[axis])

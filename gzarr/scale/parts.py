@@ -10,7 +10,7 @@ from gzarr.errors import StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import PART
 from gzarr.scale.blocks import JobPart
-from gzarr.storage.base import Store
+from gzarr.storage.base import Request, Store
 from gzarr.storage.foreign import is_transactional
 
 
@@ -23,11 +23,11 @@ def check_parts(store: Store) -> None:
         )
 
 
-def note_part(store: Store, path: str, part: JobPart) -> bool:
-    """Note that a part is done. Returns: whether all are."""
-    store.set(_key(path, part), b"done")
-    keys = [_key(path, part._replace(number=number)) for number in range(part.of)]
-    return None not in store.together(store.getsize, keys)
+def note_part(store: Store, path: str, part: JobPart, told: bytes = b"done") -> bool:
+    """Note that a part is done, by what it shares with the others of its run. Returns: whether all are."""
+    store.set(_key(path, part), told)
+    found = store.get_many([Request(_key(path, part._replace(number=number))) for number in range(part.of)])
+    return all(data is not None and bytes(data) == told for data in found)
 
 
 def remove_parts(store: Store, path: str) -> None:

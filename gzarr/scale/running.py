@@ -111,9 +111,10 @@ def run(
     else:
         with open_engine(on) as engine, recorder.span("gzarr.run") as span:
             report.engine = engine.name
+            listener = recorder.listener  # of the span
             _Running(engine, report, add).run(plans)
-            if recorder.listener is not None:
-                recorder.listener.ran(span, report)
+            if listener is not None:
+                listener.ran(span, report)
     report.seconds = perf_counter() - began
     if on is not None:
         _log.info("%s", report)

@@ -214,12 +214,12 @@ class FileLock:
         descriptor = self.fileno()
         try:
             try:
-                take_lock(descriptor, waits=False)
+                take_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 other = self._held_by_another_name()
                 if other is not None:
                     return other
-                wait_for(self._temporary, lambda: take_lock(descriptor, waits=True))
+                wait_for(self._temporary, lambda: take_lock(descriptor, fcntl.LOCK_EX))
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
@@ -323,7 +323,7 @@ class FileLock:
         self.inode = 0
         while self._files:
             with contextlib.suppress(OSError):  # there are no locks
-                fcntl.flock(self.fileno(), fcntl.LOCK_UN)
+                take_lock(self.fileno(), fcntl.LOCK_UN)
             self._files.pop().close()
 
     def abandon(self) -> None:
@@ -342,7 +342,7 @@ class FileLock:
     def _end(self) -> None:
         with contextlib.suppress(OSError):
             if self._files:
-                fcntl.flock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                take_lock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._leads_to(os.stat(self.fileno())):
                     os.unlink(self._temporary)
         self.close()

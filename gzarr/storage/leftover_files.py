@@ -12,7 +12,9 @@ import stat
 import time
 from collections.abc import Iterator
 
+from gzarr.config import config
 from gzarr.storage.file_locks import FOUND_FLAGS, NO_LOCKS, temporary_path
+from gzarr.storage.lock_kinds import locks_files, take_lock
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
 try:
@@ -153,14 +155,15 @@ def _lock(path: str, *, shared: bool = False) -> Iterator[bool | None]:
     is_free = None
     try:
         with contextlib.suppress(OSError):
-            descriptors.extend(map(os.open, (path,), (FOUND_FLAGS,)))
+            writable = os.O_RDWR if config["locks"] == "fcntl" and not os.path.isdir(path) else 0  # as that lock needs
+            descriptors.extend(map(os.open, (path,), (FOUND_FLAGS | writable,)))
             is_free = _try(descriptors[-1], path, shared=shared)
         yield is_free
     finally:
         while descriptors:
             if fcntl is not None:
                 with contextlib.suppress(OSError):
-                    fcntl.flock(descriptors[-1], fcntl.LOCK_UN)  # a forked child may hold it, too
+                    take_lock(descriptors[-1], fcntl.LOCK_UN)  # a forked child may hold it, too
             os.close(descriptors.pop())
 
 
@@ -168,8 +171,9 @@ def _try(descriptor: int, path: str, *, shared: bool) -> bool:
     """Take the lock of an open file or directory. Returns: whether no process uses what is at the path."""
     here = os.stat(descriptor)
     try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        if fcntl is not None and (locks_files() or stat.S_ISDIR(here.st_mode)):
+            lock = fcntl.flock if stat.S_ISDIR(here.st_mode) else take_lock
+            lock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             return os.path.samestat(here, os.lstat(path))  # one that has taken its place meanwhile is not locked
     except BlockingIOError:
         return False

@@ -244,8 +244,11 @@ def failure(name: str, verb: str, path: str, error: OSError) -> StoreError:
     """The error to raise when the system refuses something. name: of the store."""
     if isinstance(error, StoreError):
         return error
-    remedy = "; a file is where a directory is needed, so choose another path"
-    reason = f"{error.strerror or error}{remedy * isinstance(error, NotADirectoryError)}"
+    remedies = {
+        errno.ENOTDIR: "; a file is where a directory is needed, so choose another path",
+        errno.EXDEV: "; these are different file systems: write on that of the destination, or copy",
+    }
+    reason = f"{error.strerror or error}{remedies.get(error.errno or 0, '')}"
     return StoreError(f"store {name}: cannot {verb} {path!r}: {reason}")
 
 

@@ -29,13 +29,14 @@ def locks_files() -> bool:
     return config["locks"] in ("flock", "fcntl")
 
 
-def take_lock(descriptor: int, *, waits: bool) -> None:
-    """Lock a file. Raises: BlockingIOError if others hold it and this does not wait; other OSErrors."""
-    if config["locks"] == "flock":
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+def take_lock(descriptor: int, how: int) -> None:
+    """Lock a file, or let it go, as `fcntl.flock` does. Raises: BlockingIOError if others hold it; other OSErrors."""
+    if config["locks"] != "fcntl":
+        fcntl.flock(descriptor, how)
     else:  # as flock, of the open file and not of the process
-        how = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW if waits else fcntl.F_OFD_SETLK, how)
+        kind = fcntl.F_UNLCK if how & fcntl.LOCK_UN else fcntl.F_RDLCK if how & fcntl.LOCK_SH else fcntl.F_WRLCK
+        told = struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK if how & fcntl.LOCK_NB else fcntl.F_OFD_SETLKW, told)
 
 
 @contextlib.contextmanager

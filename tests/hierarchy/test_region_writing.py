@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -27,6 +30,9 @@ def test_regions_are_of_whole_objects_and_make_up_the_array(whole: Any, nbytes: 
         seen[region] += 1
     assert seen.min() == seen.max() == 1
     assert [regions.at(n) for n in range(len(regions))] == list(regions)
+    for number in (-1, len(regions)):
+        with pytest.raises(IndexError, match=f"there is no region {number}"):
+            regions.at(number)
     with pytest.raises(ValueError, match="must be 'shards' or 'chunks'"):
         z.regions(whole="rows")  # type: ignore[arg-type]
 
@@ -59,7 +65,7 @@ def test_what_is_not_whole_or_not_its_own_is_refused() -> None:
     assert z[...].sum() == 7 * 300
 
 
-def test_results_are_published_whole(tmp_path: Path) -> None:
+def test_results_are_published_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gzarr.save(tmp_path / "part", a=np.arange(5))
     (tmp_path / "part" / PROGRESS).write_text('{"name": "label"}')
     with pytest.raises(NodeNotFoundError, match="is not finished: label"):
@@ -74,4 +80,8 @@ def test_results_are_published_whole(tmp_path: Path) -> None:
     with pytest.raises(NodeNotFoundError):
         gzarr.publish(tmp_path / "nothing", tmp_path / "c")
     with pytest.raises(StoreError, match="no folder, whose renaming is one step; commit to Icechunk"):
-        gzarr.publish(tmp_path / "part", "memory://x")
+        gzarr.publish(tmp_path / "part", tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+    monkeypatch.setattr(os, "rename", Mock(side_effect=OSError(errno.EXDEV, "other device")))
+    with pytest.raises(StoreError, match="different file systems: write on that of the destination, or copy"):
+        gzarr.publish(tmp_path / "part", tmp_path / "c")

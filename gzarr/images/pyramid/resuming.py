@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from gzarr.concurrency import new_lock
 from gzarr.errors import OVERWRITE, RESUME, ChunkError, ContainsNodeError, StoreError
@@ -19,7 +20,7 @@ from gzarr.identity.runs import Run
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import PART, PROGRESS
 from gzarr.scale.blocks import JobPart
-from gzarr.scale.parts import remove_parts
+from gzarr.scale.parts import note_part, remove_parts
 from gzarr.storage import Store
 from gzarr.storage.base import Request
 
@@ -33,6 +34,8 @@ class UnitsDone:
         What the first run has decided and later ones keep, such as the shape of a unit; JSON values.
     n_done : int
         How many units are done.
+    may_have_parts : bool
+        Whether parts of a job may have left notes beside these.
     """
 
     def __init__(self, store: Store, path: str, state: Mapping[str, Any], name: str = PROGRESS) -> None:
@@ -42,6 +45,7 @@ class UnitsDone:
         self._first = int(state["first"])  # all units before it are done
         self._others = set(map(int, state["others"]))  # and these
         self._is_stored = _takes_notes(store, path)
+        self.may_have_parts = True
         self._lock = new_lock()
 
     @property
@@ -65,8 +69,20 @@ class UnitsDone:
         """The notes of one of several processes, with the same plan."""
         name = f"{PART}{part.number}-of-{part.of}-units"
         data = self._store.get_one(Request(join_path(self._path, name)))
-        state = {**self._state, "first": 0, "others": []} if data is None else json.loads(bytes(data))
+        found = {} if data is None else json.loads(bytes(data))
+        is_of_run = all(found.get(key) == self._state.get(key) for key in ("id", "plan"))  # not of an earlier one
+        state = found if found and is_of_run else {**self._state, "first": 0, "others": []}
         return UnitsDone(self._store, self._path, state, name)
+
+    def of_plan(self, plan: Mapping[str, Any]) -> UnitsDone:
+        """The notes of the same run by another plan, of which nothing is done; they are written."""
+        marks = UnitsDone(self._store, self._path, {**self._state, "plan": plan, "first": 0, "others": []})
+        marks.write()
+        return marks
+
+    def note_part(self, part: JobPart) -> bool:
+        """Note that a part is done. Returns: whether all are."""
+        return note_part(self._store, self._path, part, str(self._state.get("id")).encode())
 
     def note(self, *units: int) -> None:
         """Note that all that units write is stored. Raises: StoreError."""
@@ -78,12 +94,11 @@ class UnitsDone:
             self._first, self._others = first, others
             self.write()
 
-    def write(self) -> None:
-        """Write the notes, if the store takes such objects."""
-        if not self._is_stored:
-            return
+    def write(self, *, new: bool = False) -> bool:
+        """Write the notes, if the store takes such objects. Returns: False if they must be new and there are some."""
         state = {**self._state, "first": self._first, "others": sorted(self._others)}
-        self._store.set(join_path(self._path, self._name), json.dumps(state).encode())
+        put = self._store.set_if_missing if new else self._store.set
+        return not self._is_stored or put(join_path(self._path, self._name), json.dumps(state).encode()) is not False
 
     def note_failure(self, error: Exception) -> None:
         """Note a chunk that could not be read: it may have been repaired when the run goes on."""
@@ -94,7 +109,7 @@ class UnitsDone:
 
     def remove(self) -> None:
         """Remove the notes of what is complete."""
-        if self._name != PROGRESS:
+        if self.may_have_parts:
             remove_parts(self._store, self._path)
         remove_marks(self._store, self._path)
 
@@ -142,9 +157,12 @@ def begin(
     store.check_writable()
     where, state = join_path(str(store), path), None if anew else read_marks(store, path)
     if state is None:
-        marks = UnitsDone(store, path, {"name": name, "run": run.to_json(), "plan": plan, "first": 0, "others": []})
-        marks.write()
-        return marks
+        first: Any = {"id": uuid4().hex[:12], "first": 0, "others": []}
+        marks = UnitsDone(store, path, {"name": name, "run": run.to_json(), "plan": plan, **first})
+        marks.may_have_parts = False
+        if marks.write(new=not anew):
+            return marks
+        return begin(store, path, name=name, run=run, plan=plan, resume=resume, remedy=remedy)  # another has begun
     if not resume:
         raise ContainsNodeError(
             f"an unfinished {state['name']} is at {where!r}: pass {RESUME} to go on with it, or {remedy} to begin anew"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gzarr
+import gzarr.images
 from gzarr.errors import ContainsNodeError
 from gzarr.identity.runs import Run, identify
+from gzarr.images.pyramid import resuming
 from gzarr.images.pyramid.resuming import UnitsDone, begin, read_marks
 from gzarr.metadata.occupied import PROGRESS
 from gzarr.storage import MemoryStore
@@ -31,6 +34,38 @@ def test_what_is_done_is_stored_at_once() -> None:
         assert again.n_done == n + 1
         assert [unit for unit in range(50) if again.is_done(unit)] == sorted(order[: n + 1])
     assert dict(again.plan) == {"unit": [2, 3]}
+
+
+def test_of_two_that_begin_at_once_one_plan_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = MemoryStore(), resuming.read_marks
+    begun(store)
+    missed = iter([None])
+    monkeypatch.setattr(resuming, "read_marks", lambda *place: next(missed, read(*place)))
+    late = begin(store, "image", name="build", run=identify("build", arguments={"sigma": 2.0}), plan={"unit": [9]}, resume=True)
+    assert late.plan == {"unit": [2, 3]}
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_notes_of_parts_are_of_one_run(tmp_path: Path, goes_on: bool) -> None:
+    def make(part: int | None) -> None:
+        how: Any = {"resume": True} if part is None else {"part": (part, 2)}
+        gzarr.images.map_blocks(np.negative, source, tmp_path / "out", max_nbytes=40_000, **how)
+
+    data = np.arange(64 * 256).reshape(64, 256)
+    source = gzarr.array(data, store=tmp_path / "in", chunks=(16, 16))
+    make(0)
+    if goes_on:
+        make(None)
+        assert not list((tmp_path / "out").glob("gzarr-unfinished*"))
+    else:  # as killed where another part had closed the job
+        notes = {path: path.read_bytes() for path in (tmp_path / "out").glob("*-part-*")}
+        make(1)
+        for path, note in notes.items():
+            path.write_bytes(note)
+    source[...] = data + 1
+    make(0)
+    make(1)
+    np.testing.assert_array_equal(gzarr.open(tmp_path / "out")[...], -data - 1)
 
 
 def test_units_in_order_take_no_room() -> None:
