@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -22,16 +23,14 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
     """
     place = Path(path, _FOLDER)
     place.mkdir(exist_ok=True)
-    try:
-        (place / "0").touch(exist_ok=False)
-        number = 0
+    for number in range(2):
+        with suppress(FileExistsError):
+            (place / str(number)).touch(exist_ok=False)
+            break
+    else:
+        raise StoreError(f"{place}: two other runs are using it, or it is left from a killed one: delete it")
+    if number == 0:
         create_array(place / "a.zarr", shape=2, chunks=2, dtype="i8")
-    except FileExistsError:
-        try:
-            (place / "1").touch(exist_ok=False)
-        except FileExistsError as error:
-            raise StoreError(f"{place}: two other runs are using it, or it is left from a killed one: delete it") from error
-        number = 1
     other = 1 - number
     try:
         _wait(lambda: (place / "a.zarr/zarr.json").exists() and (place / str(other)).exists(), wait_s, path)

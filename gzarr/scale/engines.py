@@ -126,23 +126,17 @@ class _Ray(Engine):
         self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.name, self.threads, errors = f"Ray, {self.workers} CPUs", 1, ray.exceptions
         self.lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError, errors.ObjectLostError)
-        self._task, self._put = ray.remote(max_retries=0)(_call), ray.put
+        self._task, self._put = ray.remote(max_retries=0)(run_unit), ray.put
 
     def prepare(self, do: Callable[[int], Any], name: str) -> Any:
         return self._put(packed(do, name))
 
-    def submit(self, number: int, token: Any, unit: range, given: Any = None) -> None:
-        future = self._task.remote(token, unit.start, unit.stop, self.threads, given).future()
-        self._futures[number] = future
-        future.add_done_callback(lambda _: self._ended.put(number))
+    def _submitted(self, function: Any) -> Any:
+        return self._task.remote(*function.args).future()
 
     def wait(self) -> Ended:
         number, error, made = super().wait()
         return number, getattr(error, "cause", None) or error, made
-
-
-def _call(*arguments: Any) -> Any:
-    return run_unit(*arguments)
 
 
 @contextmanager
@@ -160,13 +154,11 @@ def open_engine(on: Any) -> Iterator[Engine]:
     TypeError, ValueError
         If it is none of these.
     """
-    if isinstance(on, Engine):
-        yield on
-        return
     with ExitStack() as stack:
-        engine = _opened(on, stack)
-        stack.callback(engine.close)
-        yield engine
+        if not isinstance(on, Engine):
+            on = _opened(on, stack)
+            stack.callback(on.close)
+        yield on
 
 
 def _opened(on: Any, stack: ExitStack) -> Engine:

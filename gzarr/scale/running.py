@@ -148,16 +148,13 @@ class _Plan:
     blocks: BlockPlan
     token: Any
     ranges: Iterator[range]
-    again: deque[range] = field(default_factory=deque)
     rest: range = range(0)
     n_left: int = 0  # blocks that nobody has, at most
-    n_running: int = 0  # units
+    n_running: int = 0  # units, with those that are to be repeated
     block_s: float = 0.0  # seconds of a block, as known so far
 
     def next_unit(self, workers: int) -> range | None:
         """The next unit, as long as it should be; None if there is no more."""
-        if self.again:
-            return self.again.popleft()
         while not self.rest:
             self.rest = next(self.ranges, None)  # type: ignore[assignment]
             if self.rest is None:
@@ -178,7 +175,7 @@ class _Running:
         self._engine, self._report, self._add = engine, report, add
         self._under_way: dict[int, tuple[_Plan, range]] = {}
         self._losses: dict[tuple[str, range], int] = {}
-        self._waiting: deque[_Plan] = deque()  # of which a unit is to be repeated
+        self._waiting: deque[tuple[_Plan, range]] = deque()  # units that are to be repeated
         self._number = 0
 
     def run(self, plans: Iterable[BlockPlan]) -> None:
@@ -194,8 +191,7 @@ class _Running:
         """Hand out units while workers want some. Returns: whether any was."""
         found = False
         while len(self._under_way) < _UNITS_A_WORKER * self._engine.workers:
-            plan = self._waiting.popleft() if self._waiting else None
-            unit = (plan, plan.again.popleft()) if plan is not None else next(units, None)
+            unit = self._waiting.popleft() if self._waiting else next(units, None)
             if unit is None:
                 break
             self._hand_over(*unit)
@@ -209,12 +205,12 @@ class _Running:
             plan = _Plan(blocks, self._engine.prepare(blocks.do, blocks.name), blocks.ranges(), n_left=blocks.n)
             plan.n_running += 1  # so that it is not closed before all its units are handed out
             while (unit := plan.next_unit(self._engine.workers)) is not None:
+                plan.n_running += 1
                 yield plan, unit
             self._end_one(plan)
 
     def _hand_over(self, plan: _Plan, unit: range) -> None:
         self._number += 1
-        plan.n_running += 1
         self._under_way[self._number] = plan, unit
         give = plan.blocks.give
         self._engine.submit(self._number, plan.token, unit, None if give is None else list(map(give, unit)))
@@ -256,13 +252,11 @@ class _Running:
         _log.warning("repeated: %s", told)
         self._report.repeated.append(told)
         self._engine.recover()
-        plan.n_running -= 1
-        plan.again.append(unit)
-        self._waiting.append(plan)
+        self._waiting.append((plan, unit))
 
     def _end_one(self, plan: _Plan) -> None:
         plan.n_running -= 1
-        if not plan.n_running and not plan.again:
+        if not plan.n_running:
             plan.blocks.close()
 
 

@@ -34,7 +34,7 @@ def take_lock(descriptor: int, how: int) -> None:
     if config["locks"] != "fcntl":
         fcntl.flock(descriptor, how)
     else:  # as flock, of the open file and not of the process
-        kind = fcntl.F_UNLCK if how & fcntl.LOCK_UN else fcntl.F_RDLCK if how & fcntl.LOCK_SH else fcntl.F_WRLCK
+        kind = fcntl.F_UNLCK if how & fcntl.LOCK_UN else fcntl.F_WRLCK
         told = struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0)
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK if how & fcntl.LOCK_NB else fcntl.F_OFD_SETLKW, told)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,6 +81,6 @@ def test_results_are_published_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(StoreError, match="no folder, whose renaming is one step; commit to Icechunk"):
         gzarr.publish(tmp_path / "part", tmp_path / "x.zip")
     assert not (tmp_path / "x.zip").exists()
-    monkeypatch.setattr(os, "rename", Mock(side_effect=OSError(errno.EXDEV, "other device")))
+    monkeypatch.setattr("os.rename", Mock(side_effect=OSError(errno.EXDEV, "other device")))
     with pytest.raises(StoreError, match="different file systems: write on that of the destination, or copy"):
         gzarr.publish(tmp_path / "part", tmp_path / "c")

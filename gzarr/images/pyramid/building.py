@@ -116,7 +116,7 @@ class Build:
         made: dict[str, Any] = {"name": recipe.name, "run": recipe.run, "plan": plan, "remedy": recipe.remedy}
         self.marks = notes.begin(store, path, **made, resume=bool(recipe.resume), anew=anew)
         if self.marks.plan.keys() != plan.keys():  # units of one process are others than those of engines
-            self.marks = self.marks.of_plan(plan)
+            self.marks = notes.begin(store, path, **made, resume=True, anew=True, run_id=f"{self.marks.id}+")
         for level in self.levels[1:]:
             create_level(level, overwrite=recipe.overwrite, was_begun=was_begun, keep=not anew)
         return self.marks

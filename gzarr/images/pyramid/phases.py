@@ -17,7 +17,7 @@ from gzarr.images.pyramid.building import Build
 from gzarr.images.tasks import limit_of
 from gzarr.scale.blocks import BlockPlan
 from gzarr.scale.engines import Engine, open_engine
-from gzarr.scale.parts import check_parts
+from gzarr.scale.parts import check_parts, note_part
 from gzarr.scale.running import check_seen, run
 
 #: Arrays are cut into so many blocks at least, unless these have fewer bytes than that.
@@ -77,7 +77,7 @@ def run_phases(
 
                 run([replace(blocks, take=take, todo=marks.left(first, blocks.n))], engine, part, add)
                 first += blocks.n
-                if part is not None and not marks.note_part(part):
+                if part is not None and not note_part(store, build.node.path, part, marks.id.encode()):
                     build.is_complete = False
                     return
                 part = None

@@ -20,7 +20,7 @@ from gzarr.identity.runs import Run
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import PART, PROGRESS
 from gzarr.scale.blocks import JobPart
-from gzarr.scale.parts import note_part, remove_parts
+from gzarr.scale.parts import remove_parts
 from gzarr.storage import Store
 from gzarr.storage.base import Request
 
@@ -32,6 +32,8 @@ class UnitsDone:
     ----------
     plan : mapping
         What the first run has decided and later ones keep, such as the shape of a unit; JSON values.
+    id : str
+        What all parts of a run share, and no other run.
     n_done : int
         How many units are done.
     may_have_parts : bool
@@ -41,7 +43,7 @@ class UnitsDone:
     def __init__(self, store: Store, path: str, state: Mapping[str, Any], name: str = PROGRESS) -> None:
         self.plan: Mapping[str, Any] = state["plan"]
         self._store, self._path, self._name = store, path, name
-        self._state = dict(state)
+        self._state, self.id = dict(state), str(state.get("id"))
         self._first = int(state["first"])  # all units before it are done
         self._others = set(map(int, state["others"]))  # and these
         self._is_stored = _takes_notes(store, path)
@@ -69,20 +71,10 @@ class UnitsDone:
         """The notes of one of several processes, with the same plan."""
         name = f"{PART}{part.number}-of-{part.of}-units"
         data = self._store.get_one(Request(join_path(self._path, name)))
-        found = {} if data is None else json.loads(bytes(data))
-        is_of_run = all(found.get(key) == self._state.get(key) for key in ("id", "plan"))  # not of an earlier one
-        state = found if found and is_of_run else {**self._state, "first": 0, "others": []}
+        state = {} if data is None else json.loads(bytes(data))
+        if state.get("id") != self.id:  # of another run
+            state = {**self._state, "first": 0, "others": []}
         return UnitsDone(self._store, self._path, state, name)
-
-    def of_plan(self, plan: Mapping[str, Any]) -> UnitsDone:
-        """The notes of the same run by another plan, of which nothing is done; they are written."""
-        marks = UnitsDone(self._store, self._path, {**self._state, "plan": plan, "first": 0, "others": []})
-        marks.write()
-        return marks
-
-    def note_part(self, part: JobPart) -> bool:
-        """Note that a part is done. Returns: whether all are."""
-        return note_part(self._store, self._path, part, str(self._state.get("id")).encode())
 
     def note(self, *units: int) -> None:
         """Note that all that units write is stored. Raises: StoreError."""
@@ -123,6 +115,7 @@ def begin(
     plan: Mapping[str, Any],
     resume: bool,
     anew: bool = False,
+    run_id: str = "",
     remedy: str = f"pass {OVERWRITE}",
 ) -> UnitsDone:
     """Begin a computation, or go on with one that was not finished.
@@ -141,6 +134,8 @@ def begin(
         Whether to go on with an unfinished run, if there is one.
     anew : bool
         Whether to take no notice of an unfinished run.
+    run_id : str, optional
+        What `UnitsDone.id` is in a first run.
     remedy : str
         What to do to begin anew, for messages.
 
@@ -157,9 +152,9 @@ def begin(
     store.check_writable()
     where, state = join_path(str(store), path), None if anew else read_marks(store, path)
     if state is None:
-        first: Any = {"id": uuid4().hex[:12], "first": 0, "others": []}
-        marks = UnitsDone(store, path, {"name": name, "run": run.to_json(), "plan": plan, **first})
-        marks.may_have_parts = False
+        first: Any = {"id": run_id or uuid4().hex[:12], "first": 0, "others": []}
+        marks = UnitsDone(store, path, {**first, "name": name, "run": run.to_json(), "plan": plan})
+        marks.may_have_parts = bool(run_id)
         if marks.write(new=not anew):
             return marks
         return begin(store, path, name=name, run=run, plan=plan, resume=resume, remedy=remedy)  # another has begun
