@@ -91,7 +91,7 @@ def from_nifti(source: str | os.PathLike[str], dest: Any, **kwargs: Any) -> Imag
         return np.asanyarray(file.dataobj[tuple(parts[name] for name in names)]).transpose(order)
 
     dtype = np.asanyarray(file.dataobj[(slice(0, 1),) * file.ndim]).dtype.newbyteorder("=")
-    zooms = dict(zip(names, map(float, file.header.get_zooms()), strict=False))
+    zooms = {name: float(zoom) or 1.0 for name, zoom in zip(names, file.header.get_zooms(), strict=False)}
     units = dict(zip(("space", "time"), map(_UNITS.get, file.header.get_xyzt_units()), strict=True))
     volume = LazyVolume(tuple(file.shape[n] for n in order), dtype, read)
     given = {"axes": axes, "scale": {name: zooms[name] for name in axes if name != "c"}, "version": "0.6"}
@@ -212,6 +212,9 @@ def from_dicom(source: Any, dest: Any, *, series: str | None = None, **kwargs: A
     frames = int(first.get("NumberOfFrames", 1))
     if first.get("SamplesPerPixel", 1) != 1 or (frames > 1 and len(slices) > 1):
         raise CopyError(f"{slices[0][0]}: colours, and several files of several frames, are not converted")
+    unread = [name for name in ("SharedFunctionalGroupsSequence", "ModalityLUTSequence") if name in first]
+    if unread:
+        raise CopyError(f"{slices[0][0]}: what values mean by {unread[0]} is not converted; convert it to NIfTI before")
     rows, columns = np.reshape(np.array(first.get("ImageOrientationPatient", [1, 0, 0, 0, 1, 0]), float), (2, 3))
     normal = np.cross(rows, columns)
     step = _sort(slices, normal) or float(first.get("SpacingBetweenSlices") or first.get("SliceThickness") or 1.0)
@@ -270,13 +273,15 @@ def _dicom_volume(pydicom: Any, slices: Sequence[tuple[Path, Any]], frames: int)
     stored = np.dtype(f"{'i' if first.PixelRepresentation else 'u'}{first.BitsAllocated // 8}")
     dtype = stored
     if set(factors) != {(1.0, 0.0)}:
-        dtype = np.dtype("i4" if all(n.is_integer() for pair in factors for n in pair) else "f4")
+        most = max((abs(slope) * 2.0 ** (8 * stored.itemsize) + abs(least)) for slope, least in factors)
+        integer = "i4" if most < 1 << 31 else "i8"
+        dtype = np.dtype(integer if all(n.is_integer() for pair in factors for n in pair) else "f4")
 
     def one(number: int) -> Any:
-        file, header = slices[number]
+        file = slices[number][0]
         pixels = pydicom.dcmread(file).pixel_array
-        if pixels.shape[-2:] != plane:
-            raise CopyError(f"{file}: {header.Rows} x {header.Columns} elements, others of its series have {plane}")
+        if pixels.shape[-2:] != plane or not np.can_cast(pixels.dtype, stored, "equiv"):
+            raise CopyError(f"{file}: {pixels.dtype} of {pixels.shape}, others of its series {stored} of {plane}")
         if dtype == stored:
             return pixels
         slope, intercept = factors[number]

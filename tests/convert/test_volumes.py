@@ -24,6 +24,7 @@ def test_nifti_goes_there_and_back(tmp_path: Path, suffix: str, shape: tuple[int
     affine = np.array([[0, 1.5, 0.1, -9], [2, 0, 0, 8], [0, 0.2, 3, 7], [0, 0, 0, 1]])
     made = nibabel.Nifti1Image(data, affine)
     made.header.set_xyzt_units("mm", "sec")
+    made.header["pixdim"][4] = 0  # a time step that is not known
     made.to_filename(tmp_path / f"a{suffix}")
     image = from_nifti(tmp_path / f"a{suffix}", tmp_path / "a.zarr")
     names = "xyztc"[: len(shape)]
@@ -84,6 +85,23 @@ def test_dicom_is_sorted_and_rescaled(tmp_path: Path, slope: float, dtype: str) 
         from_dicom(tmp_path, None)
     with pytest.raises(gzarr.CopyError, match=r"lie 1\.0 to 8\.0 apart"):
         from_dicom(tmp_path, None, series="1.2.4")
+
+
+def test_dicom_whose_values_would_be_wrong_is_refused(tmp_path: Path) -> None:
+    pydicom = pytest.importorskip("pydicom")
+    data = slices(tmp_path, pydicom, [0.0, 1.0], 100_000)
+    image = from_dicom(tmp_path, None)
+    np.testing.assert_array_equal(image[0][...], data.astype("i8") * 100_000 - 1024)
+    file = next(tmp_path.glob("*.dcm"))
+    other = pydicom.dcmread(file)
+    other.PixelRepresentation = 1
+    other.save_as(file)
+    with pytest.raises(gzarr.CopyError, match="others of its series"):
+        from_dicom(tmp_path, tmp_path / "a.zarr")
+    other.SharedFunctionalGroupsSequence = [pydicom.Dataset()]
+    other.save_as(file)
+    with pytest.raises(gzarr.CopyError, match="SharedFunctionalGroupsSequence is not converted"):
+        from_dicom([file], None)
 
 
 @pytest.mark.parametrize("bands", [1, 3])

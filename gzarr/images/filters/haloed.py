@@ -67,12 +67,11 @@ def result_axes(
     for one in scales:
         if one <= 0 or 1 not in (one.numerator, one.denominator):
             raise ValueError(f"map_overlap: scale={scale!r} must be whole numbers, or parts such as 1/2")
-    known = {
-        axis_of(key, "out_shape", first.ndim, names): key for key in lengths if key in (names or range(first.ndim))
-    }
+    new = [key for key in out_axes or () if isinstance(key, str) and key not in (names or ())]
+    known = {axis_of(key, "out_shape", first.ndim, names): int(n) for key, n in lengths.items() if key not in new}
     axes = []
     for key in range(first.ndim) if out_axes is None else out_axes:
-        if isinstance(key, str) and key not in (names or ()):
+        if key in new:
             if key not in lengths:
                 raise ValueError(
                     f"map_overlap: the new axis {key!r} of out_axes needs a length: out_shape={{{key!r}: n}}"
@@ -80,11 +79,10 @@ def result_axes(
             axes.append(ResultAxis(None, int(lengths[key]), is_whole=True, name=key))
             continue
         axis = axis_of(key, "out_axes", first.ndim, names)
-        n = first.shape[axis]
-        whole = axis in known and int(lengths[known[axis]]) != n
-        axes.append(
-            ResultAxis(axis, int(lengths[known[axis]]) if whole else ceil(n * scales[axis]), scales[axis], whole)
-        )
+        length = known.get(axis, ceil(first.shape[axis] * scales[axis]))
+        axes.append(ResultAxis(axis, length, scales[axis], is_whole=axis in known))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"map_overlap: out_axes={out_axes!r} names an axis twice")
     return tuple(axes)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.options import check_keywords
+from gzarr.hierarchy.reductions import fill_of
 from gzarr.images.filters.haloed import HaloedBlocks, parse_block, placed_by, result_axes
 from gzarr.images.filters.inputs import steps_of
 from gzarr.images.filters.results import BoxMapping, ResultKeywords, on_device, write_results
@@ -193,7 +194,7 @@ def map_overlap(
         halo=halo if any(halo) else (),
         functions={"func": func},
         arguments={"depth": depths, "boundary": modes, "cval": cval, "axes": [str(axis) for axis in axes]},
-        keeps_fill=keeps_fill,
+        keeps_fill=keeps_fill and ("constant" not in modes or all(bool(fill_of(one) == cval) for one in sources)),
         unit=wanted or (unit if any(axis.is_whole for axis in axes) else None),
         block=wanted,
         casts=False,

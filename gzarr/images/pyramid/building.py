@@ -290,7 +290,7 @@ def _begun(build: Build, source: BlockSource) -> tuple[Units, Sequence[Region] |
     base, max_nbytes = build.levels[0], build.recipe.max_nbytes
     cells, workers = cells_of(build, source), worker_count(base.backend, base.store.concurrency)
     units = plan_units(cells, max_nbytes, workers, None, source.cache)
-    some = None if source.occupied is None or _fills_all(build) else source.occupied(units)
+    some = None if source.occupied is None or any(map(_fills_all, (build, *source.also))) else source.occupied(units)
     only = None if some is None else [len(some), crc32(repr(some).encode())]
     for other in source.also:
         other.begin({})

@@ -459,3 +459,44 @@ def test_a_damaged_chunk_is_named(data: np.ndarray, tmp_path: Path) -> None:
     (tmp_path / "z.zarr" / "c" / "1" / "1" / "1").write_bytes(b"damaged")
     with pytest.raises(gzarr.ChunkError, match="c/1/1/1"):
         map_overlap(identity, z, None, 1)
+
+
+def test_what_keeps_fill_still_has_the_constant_past_the_ends() -> None:
+    z = gzarr.create_array(shape=(40, 30), chunks=(4, 5), dtype="f8")
+    z[20, 15] = 3
+    call: dict[str, Any] = {"boundary": "constant", "cval": 9.0, "keeps_fill": True, "block": 4}
+    out = map_overlap(lambda block: ndi.uniform_filter(block, 3), z, None, 1, **call)
+    np.testing.assert_allclose(out[...], ndi.uniform_filter(z[...], 3, mode="constant", cval=9), atol=1e-12)
+
+
+def test_what_keeps_fill_replaces_old_values_of_every_output() -> None:
+    z = gzarr.create_array(shape=(40, 30), chunks=(4, 5), dtype="f8")
+    z[20, 15] = 3
+    outs = [gzarr.zeros(z.shape, chunks=(4, 5)) for _ in range(2)]
+    outs[1][...] = 7
+    map_blocks(lambda block: (block * 2, block * 3), z, outs, keeps_fill=True, block=4)
+    np.testing.assert_array_equal(outs[1][...], z[...] * 3)
+
+
+@pytest.mark.parametrize("axis", [0, -2, "y"])
+def test_axes_of_out_shape_are_whole_even_if_as_long_as_before(data: np.ndarray, tmp_path: Path, axis: Any) -> None:
+    image = picture(tmp_path / "in.zarr", data)
+    n = {"y": 1, -2: 1, 0: 0}[axis]
+    call: dict[str, Any] = {"out_shape": {axis: data.shape[n]}, "block": 5}
+    out = map_blocks(lambda block: np.cumsum(block, n, dtype="u8"), image, None, **call)
+    np.testing.assert_array_equal(out[0][...], np.cumsum(data, n, dtype="u8"))
+    with pytest.raises(ValueError, match="out_shape names the axis 'q'"):
+        map_blocks(np.negative, image, None, out_shape={"q": 3})
+    with pytest.raises(ValueError, match="names an axis twice"):
+        map_blocks(np.negative, image, None, out_axes="yyx")
+
+
+def test_notes_of_parts_that_one_process_took_over_are_gone(tmp_path: Path) -> None:
+    z = gzarr.array(np.arange(1, 1601).reshape(40, 40), chunks=(10, 10))
+    out = tmp_path / "out.zarr"
+    map_blocks(np.negative, z, out, part=(0, 2))
+    made = map_blocks(np.negative, z, out, resume=True)
+    np.testing.assert_array_equal(made[...], -z[...])
+    for part in range(2):  # of another job in the same place
+        map_blocks(np.square, z, made, part=(part, 2))
+    np.testing.assert_array_equal(made[...], z[...] ** 2)
