@@ -167,7 +167,7 @@ def map_arrays(convert: Callable[[Any], Any], batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return {name: map_arrays(convert, item) for name, item in batch.items()}
     if isinstance(batch, (list, tuple)):
-        return type(batch)([map_arrays(convert, item) for item in batch])
+        return getattr(type(batch), "_make", type(batch))([map_arrays(convert, item) for item in batch])  # named, too
     return convert(np.asarray(batch) if isinstance(batch, np.generic) else batch)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from operator import itemgetter
 from typing import Any
 
 from gzarr.errors import MissingExtraError
 from gzarr.loader.loader import Loader
+from gzarr.tensors import map_arrays
 
 try:
     from datasets import Features, IterableDataset
@@ -17,8 +20,8 @@ except ImportError as error:
 def dataset(loader: Loader, *, features: Features | None = None) -> IterableDataset:
     """Return a loader as an `IterableDataset`, whose examples are the samples of its batches, in their order.
 
-    Shuffle, and divide among ranks, by the loader. A place within an epoch is the loader's: `datasets` would go through
-    all samples before it again.
+    Shuffle, and divide among ranks, by the loader. A place within an epoch is the loader's: `datasets` goes through
+    all samples before it again, in the loader's next epoch: before going on, choose it by ``loader.set_epoch``.
 
     Parameters
     ----------
@@ -46,6 +49,10 @@ def dataset(loader: Loader, *, features: Features | None = None) -> IterableData
 def _examples(loader: Loader) -> Iterator[dict[str, Any]]:
     for batch in loader:
         named = batch if isinstance(batch, Mapping) else {"array": batch}
-        for number in range(len(next(iter(named.values())))):
+        lengths: set[int] = set()
+        map_arrays(lambda values: lengths.add(len(values)), named)  # noqa: B023 - called here
+        if len(lengths) > 1:
+            raise ValueError(f"a batch has arrays of {sorted(lengths)} rows: let transform make them equally long")
+        for number in range(max(lengths, default=0)):
             # Copied: the memory of a batch would be held as long as one of its samples.
-            yield {name: values[number].copy() for name, values in named.items()}
+            yield deepcopy(map_arrays(itemgetter(number), named))

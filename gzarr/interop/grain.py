@@ -8,12 +8,14 @@ decoded again for every batch that wants rows of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gzarr.errors import MissingExtraError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.loader.loader import Loader
 from gzarr.loader.sources import collect, nested
 
@@ -63,19 +65,21 @@ class _Batches(grain.DatasetIterator):
     def __init__(self, loader: Loader) -> None:
         super().__init__()
         self._loader = loader
-        self._batches: Iterator[Any] | None = None
+
+    @cached_property
+    def _batches(self) -> Iterator[Any]:
+        return iter(self._loader)
 
     def __next__(self) -> Any:
-        if self._batches is None:
-            self._batches = iter(self._loader)
         return next(self._batches)
 
     def get_state(self) -> dict[str, Any]:
+        _ = self._batches  # begun, or else the place would be that of an iterator before this one
         return self._loader.state_dict()
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._loader.load_state_dict(state)
-        self._batches = None
+        self.__dict__.pop("_batches", None)
 
 
 class ArraySource(Sequence[Any]):
@@ -99,6 +103,8 @@ class ArraySource(Sequence[Any]):
 
     def __init__(self, arrays: Any) -> None:
         self._arrays, self._names = collect(arrays)
+        if refused := [name for name, a in self._arrays.items() if not isinstance(a, (Array, LazyView, np.ndarray))]:
+            raise TypeError(f"arrays: {refused} are lists or ragged, and have no rows of one shape; use a gzarr.Loader")
         lengths = {name: len(array) for name, array in self._arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"arrays: they must be equally long, got {lengths}")
@@ -111,16 +117,13 @@ class ArraySource(Sequence[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Rows by their numbers, read together."""
-        at = np.asarray(indices)
+        at = np.asarray(indices) if len(indices) else np.zeros(0, np.int64)
         read = {name: (a.oindex[at] if isinstance(a, Array) else a[at]) for name, a in self._arrays.items()}
         if self._names is None:
             return list(*read.values())
         return [nested({name: rows[n] for name, rows in read.items()}, self._names, {}) for n in range(len(at))]
 
     _getitems = __getitems__  # by which Grain asks for many
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
         return f"ArraySource({self._arrays!r})"

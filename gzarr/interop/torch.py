@@ -11,9 +11,8 @@ stream. Both are the device's default stream unless they are set: where PyTorch'
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
-from types import FrameType
+from traceback import walk_stack
 from typing import Any
 
 from gzarr.errors import MissingExtraError
@@ -148,10 +147,7 @@ class LoaderDataset(IterableDataset):
 
 def _is_sharded_by_accelerate() -> bool:
     """Return whether a data loader that Accelerate has prepared asks for an iterator."""
-    frame: FrameType | None = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__") != "accelerate.data_loader":
-        frame = frame.f_back
-    return frame is not None
+    return any(frame.f_globals.get("__name__") == "accelerate.data_loader" for frame, _ in walk_stack(None))
 
 
 def _is_exported(item: Any) -> bool:

@@ -438,7 +438,8 @@ class Loader:
         """Return a loader whose batches are uploaded to a device ahead of the caller, after ``transform``.
 
         The chunks are read and decoded on the CPU. A stream of the loader's own uploads each batch while you compute
-        on others, and your stream waits for it. Arrays of types that the device lacks stay on the host.
+        on others, and your stream waits for it. Arrays of types that the device lacks, and masked ones, stay on the
+        host.
 
         Parameters
         ----------
@@ -557,7 +558,7 @@ class Loader:
         ranks = f", rank {setup.rank} of {setup.world_size}" if setup.world_size > 1 else ""
         return escaped(
             f"<Loader of {names}: {setup.samples.n} samples in batches of {setup.batch_size}, "
-            f"shuffle={setup.shuffle!r}{ranks}, on {setup.backend.device!r}>"
+            f"shuffle={setup.shuffle!r}{ranks}, on {setup.target.device!r}>"
         )
 
 

@@ -161,9 +161,8 @@ class _Production:
         return BatchItem(step, batch, setup.target.record(), leases, n, nbytes)
 
     def _upload(self, item: Any) -> Any:
-        if not isinstance(item, np.ndarray):
-            return item
-        return self._setup.target.upload(item, self._begun.to_stream)
+        stays = not isinstance(item, np.ndarray) or isinstance(item, np.ma.MaskedArray)  # a device has no masks
+        return item if stays else self._setup.target.upload(item, self._begun.to_stream)
 
     def end(self) -> None:
         """Wait for all reads, whatever becomes of them."""

@@ -13,8 +13,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, Self
+from weakref import WeakKeyDictionary
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
 from gzarr.storage.base import R
 from gzarr.storage.capabilities import Buffer, Request, TokensBy, Versions
@@ -31,6 +32,8 @@ MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _READ_ONLY = frozenset({"http", "https", "reference", "github", "libarchive", "tar"})
 #: Protocols whose paths begin with the name of a bucket or container, also where a slash is written before it.
 _BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss"})
+#: Of file systems that one thread at a time uses: fsspec gives all stores of a URL the same one.
+_locks: WeakKeyDictionary[Any, Lock] = WeakKeyDictionary()
 P = ParamSpec("P")
 
 
@@ -92,8 +95,8 @@ class FsspecStore(RemoteStore):
         self._local = LocalStore(self.path or "/", read_only) if self._protocol in ("file", "local") else None
         self._is_s3 = is_s3(self._fs)
         in_files = self._local is not None  # the store itself counts as false without objects, which it would look for
-        alone = not (self.fs.async_impl or in_files or self._protocol == "memory")
-        self._lock: AbstractContextManager[Any] = new_lock() if alone else nullcontext()
+        alone = not (in_files or self._protocol == "memory" or _takes_many(self.fs))
+        self._lock: AbstractContextManager[Any] = _locks.setdefault(self._fs, new_lock()) if alone else nullcontext()
         # Locks of files belong to threads, so the thread that takes them does all the work.
         self.concurrency = 1 if alone or in_files else RemoteStore.concurrency
         self.max_locked = None if self._local is None else self._local.max_locked
@@ -104,7 +107,7 @@ class FsspecStore(RemoteStore):
         if self._pid != os.getpid():
             if self._local is None and self._protocol != "memory":
                 self._fs = pickle.loads(pickle.dumps(self._fs))  # which makes file systems within it anew too
-                self._lock = nullcontext() if self.concurrency > 1 else new_lock()
+                self._lock = nullcontext() if self.concurrency > 1 else _locks.setdefault(self._fs, new_lock())
             self._pid = os.getpid()
         return self._fs
 
@@ -297,6 +300,13 @@ class FsspecStore(RemoteStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self, FsspecStore, self.fs, self.read_only, self.path, self._missing)
+
+
+def _takes_many(fs: Any) -> bool:
+    """Whether many threads may use a file system at once; caches (``filecache::https://``) are for one."""
+    inner = vars(fs).get("fs")  # of a directory (``dir::``)
+    # Not of the instance: caches pass on what is asked of them.
+    return getattr(type(fs), "async_impl", False) and (inner is None or _takes_many(inner))
 
 
 # -- opening file systems ----------------------------------------------------------------------------------------------

@@ -24,14 +24,14 @@ def test_grain_goes_on_where_it_stood():
 
     assert doctest.testmod(grain).failed == 0
     expected = [batch["label"].tolist() for batch in make_loader()]
-    data = grain.dataset(make_loader()).map(lambda batch: batch["label"].tolist())
-    assert list(data) == expected
-    first = iter(grain.dataset(make_loader()).map(lambda batch: batch["label"].tolist()))
+    data, other = (grain.dataset(make_loader()).map(lambda batch: batch["label"].tolist()) for _ in range(2))
+    first, again = iter(data), iter(other)
     assert [next(first) for _ in range(3)] == expected[:3]
-    state = json.loads(json.dumps(first.get_state()))
-    again = iter(grain.dataset(make_loader()).map(lambda batch: batch["label"].tolist()))
-    again.set_state(state)
+    again.set_state(json.loads(json.dumps(first.get_state())))
     assert list(again) == expected[3:]
+    second = iter(data)  # of the next epoch
+    again.set_state(second.get_state())
+    assert list(again) == list(second) != expected
 
 
 def test_grain_reads_rows_of_a_batch_at_once(tmp_path):
@@ -47,13 +47,15 @@ def test_grain_reads_rows_of_a_batch_at_once(tmp_path):
     batches = list(grain.python.MapDataset.source(source).shuffle(seed=1).batch(16))
     labels = np.concatenate([batch["label"] for batch in batches])
     assert sorted(labels.tolist()) == LABELS.tolist()
-    assert labels.tolist() != LABELS.tolist()
     np.testing.assert_array_equal(np.concatenate([batch["image"] for batch in batches]), IMAGES[labels])
     sampler = grain.python.IndexSampler(64, grain.python.NoSharding(), shuffle=True, num_epochs=1, seed=0)
     loaded = list(grain.python.DataLoader(data_source=source, sampler=sampler, worker_count=0))
     assert sorted(int(row["label"]) for row in loaded) == LABELS.tolist()
     with pytest.raises(ValueError, match="equally long"):
         ArraySource({"image": group["image"], "label": LABELS[:3]})
+    with pytest.raises(TypeError, match=r"\['x'\] are lists or ragged"):
+        ArraySource({"x": [group["image"]] * 64, "label": LABELS})
+    assert source.__getitems__([]) == []
 
 
 def test_datasets_have_the_samples_of_a_loader():
@@ -65,5 +67,8 @@ def test_datasets_have_the_samples_of_a_loader():
     examples = list(datasets.dataset(make_loader()))
     assert [int(example["label"]) for example in examples] == expected.tolist()
     np.testing.assert_array_equal([example["image"] for example in examples], IMAGES[expected])
-    alone = datasets.dataset(gzarr.Loader(gzarr.array(LABELS, chunks=8), 16))
-    assert [int(example["array"]) for example in alone] == LABELS.tolist()
+    texts = gzarr.array(LABELS.astype(str).astype(object), dtype=str)
+    several = gzarr.Loader({"t": texts, "n": LABELS}, 16, transform=lambda batch: (batch["t"], {"n": batch["n"]}))
+    assert [example["array"] for example in datasets.dataset(several)] == [(str(n), {"n": n}) for n in LABELS]
+    with pytest.raises(ValueError, match=r"arrays of \[1, 16\] rows: let transform"):
+        list(datasets.dataset(gzarr.Loader(LABELS, 16, transform=lambda batch: (batch, batch[:1]))))

@@ -16,6 +16,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'gzarr[ray]
 ray_data = pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'gzarr[ray]'")
 interop = pytest.importorskip("gzarr.interop.ray")
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 DATA = np.arange(90 * 7 * 5).reshape(90, 7, 5)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "v2": {"zarr_format": 2, "chunks": (20, 4, 5)},
@@ -43,7 +44,8 @@ def test_rows_windows_and_tiles_are_those_of_numpy(tmp_path: Path, layout: str) 
     np.testing.assert_array_equal([row["y"] for row in found], y[...])
     firsts = [
         block["row"][0].as_py()
-        for block in map(_table, interop.ZarrDatasource(z, index="row", nbytes=1).get_read_tasks(9))
+        for task in interop.ZarrDatasource(z, index="row", nbytes=1).get_read_tasks(9)
+        for block in task()
     ]
     assert {first % (24 if layout == "shards" else 20) for first in firsts} == {0}
     windows = interop.read_zarr(z, window=gzarr.Window(8, stride=3), index="n").take_all()
@@ -53,11 +55,6 @@ def test_rows_windows_and_tiles_are_those_of_numpy(tmp_path: Path, layout: str) 
     np.testing.assert_array_equal(sorted(int(row["data"].sum()) for row in tiles), DATA.reshape(3, -1).sum(1))
 
 
-def _table(task: Any) -> Any:
-    return next(iter(task()))
-
-
-@pytest.mark.filterwarnings("ignore")
 def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert doctest.testmod(interop) == (0, 12)
@@ -65,7 +62,7 @@ def test_examples_of_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_columns_are_tensors_without_a_copy(tmp_path: Path) -> None:
     z = gzarr.array(DATA, store=tmp_path / "a")
-    block = _table(interop.ZarrDatasource(z).get_read_tasks(1)[0])
+    block = next(iter(interop.ZarrDatasource(z).get_read_tasks(1)[0]()))
     column = block["data"].chunk(0)
     found = column.to_numpy(zero_copy_only=True) if hasattr(column, "to_numpy") else column
     assert np.asarray(found).reshape(DATA.shape)[3, 2, 1] == DATA[3, 2, 1]

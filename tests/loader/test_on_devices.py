@@ -13,6 +13,7 @@ import pytest
 
 import gzarr
 from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.loader.batches import BatchItem
 from gzarr.tensors import to_host
 
 DATA = np.arange(103 * 6, dtype="i4").reshape(103, 6)
@@ -130,7 +131,7 @@ def test_batches_that_are_uploaded_ahead_are_those_of_the_host(monkeypatch: pyte
         return gzarr.Loader({"x": ARRAY, "name": names}, 10, transform=doubled, device="cpu", **GIVEN)
 
     def doubled(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {"x": 2 * batch["x"], "name": batch["name"]}
+        return {"x": 2 * batch["x"], "name": batch["name"], "pair": BatchItem(1, np.ma.masked_less(batch["x"], 500))}
 
     wanted = [batch["x"].copy() for batch in make()]
     there = make().prefetch_to("emulated")
@@ -140,6 +141,7 @@ def test_batches_that_are_uploaded_ahead_are_those_of_the_host(monkeypatch: pyte
     for n in range(4):
         batch = next(batches)
         np.testing.assert_array_equal(to_host(batch["x"]), wanted[n])
+        np.testing.assert_array_equal(batch["pair"].batch.mask, wanted[n] < 1000)  # a device has no masks
     assert len(uploaded) >= 4  # names are none that a GPU has
     again = make()
     again.load_state_dict(json.loads(json.dumps(there.state_dict())))  # the place of what was handed out

@@ -7,6 +7,7 @@ import pickle
 import socket
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -370,6 +371,16 @@ def test_chains_and_references(http_server: tuple[str, Path], tmp_path: Path) ->
     references = {"version": 1, "refs": {".zarray": document, "0": [f"{tmp_path}/y.zarr/0", 0, 24]}}
     read = gzarr.open_array("reference://", mode="r", storage_options={"fo": references})
     assert read[:].tolist() == list(range(6))
+
+
+def test_a_cache_of_fsspec_is_used_by_one_thread_at_a_time(http_server: tuple[str, Path], tmp_path: Path) -> None:
+    url, folder = served(http_server)
+    data = np.arange(400).reshape(200, 2)
+    gzarr.save_array(folder, data, chunks=(1, 2))
+    options = {"filecache": {"cache_storage": str(tmp_path)}}
+    arrays = [gzarr.open_array(f"filecache::{url}", mode="r", storage_options=options) for _ in range(2)]
+    with ThreadPoolExecutor() as pool:
+        np.testing.assert_array_equal(list(pool.map(np.asarray, arrays)), [data] * 2)
 
 
 def test_objects_of_other_libraries_are_stores(tmp_path: Path) -> None:

@@ -177,6 +177,18 @@ def test_pinned_memory_lives_as_long_as_its_views(cuda) -> None:
     assert device.staging(0).nbytes == 0
 
 
+@pytest.mark.parametrize("end", [GpuBackend.release, id])
+@pytest.mark.usefixtures("only_what_is_needed")
+def test_pinned_memory_outlives_the_copies_that_nobody_has_waited_for(cuda, end) -> None:
+    """What the host has decoded is uploaded without a wait."""
+    backend = GpuBackend(cuda.CudaDevice())
+    found = gzarr.open_array(stored().store, mode="r", device=backend)[..., 3]
+    end(backend)
+    del backend
+    gc.collect()
+    np.testing.assert_array_equal(found.get(), DATA[..., 3])
+
+
 def test_blocks_that_a_pipeline_slot_replaces_go_back_to_the_device(cuda) -> None:
     """CuPy's pool would keep them for the slot's stream, beyond the cap; they are too small for what comes next."""
     pipeline_slot = PipelineSlot(cuda.CudaDevice(), 16 << 20)
