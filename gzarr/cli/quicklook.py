@@ -132,7 +132,7 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
     if array.ndim == 1:
         return _curve(values, size, Scale() if raw else Scale.of(array))
     y, x = (_coordinate(array, first + axis, folder) for axis in (0, 1))
-    if y.to_north if y is not None else _grows_north(array, folder):
+    if (y is not None and y.to_north) or _grows_north(array, folder):
         values = values[::-1]
     ratio = None if y is None or x is None or y.units != x.units or not x.extent * y.extent else y.extent / x.extent
     values = _resized(values, size, ratio)
@@ -193,7 +193,8 @@ def _grows_north(array: gzarr.Array, folder: str) -> bool:
         said = {str(found.attrs.get(key, "")).lower() for key in ("units", "standard_name")}
         if found.shape == array.shape[-2:] and found.dtype.kind == "f" and said & _NORTH:
             middle = found[:, found.shape[1] // 2]
-            return bool(middle[-1] > middle[0])
+            middle = middle[abs(middle) <= 90]  # without missing ones
+            return bool(middle.size and middle[-1] > middle[0])
     return False
 
 

@@ -46,7 +46,9 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, array: Any) -> Scale:
-        """What an array says."""
+        """What an array says; nothing of times, which have their unit."""
+        if array.dtype.kind in "mM":
+            return cls()
         attributes = array.attrs.asdict()
         factor, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
         if not (isinstance(factor, (int, float)) and isinstance(offset, (int, float)) and factor):

@@ -51,14 +51,10 @@ class CompatModule(ModuleType):
         return dir(self)
 
 
-def refuse_other(name: str) -> None:
-    """Raise ImportError if another module than this one stands for zarr."""
-    if type(sys.modules.get("zarr")) is CompatModule:
-        raise ImportError(f"{name}: another module of gzarr.compat stands for zarr; use one of them in a process")
-
-
 def install(modules: Iterable[ModuleType]) -> None:
-    """Put modules in the place of those of their names. Parents come before what is in them."""
+    """Put modules in the place of those of their names. Parents come before what is in them. Raises: ImportError."""
+    if type(sys.modules.get("zarr")) is CompatModule:
+        raise ImportError("another module of gzarr.compat stands for zarr; use one of them in a process")
     for module in modules:
         parent, _, last = module.__name__.rpartition(".")
         sys.modules[module.__name__] = module

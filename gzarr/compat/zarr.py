@@ -25,7 +25,7 @@ from typing import Any
 import gzarr
 from gzarr.api.asynchronous import create_hierarchy
 from gzarr.codecs import CodecSpec
-from gzarr.compat.modules import CompatModule, install, refuse_other
+from gzarr.compat.modules import CompatModule, install
 from gzarr.storage import Store
 
 
@@ -103,10 +103,9 @@ def _modules(real: dict[str, ModuleType]) -> Iterator[ModuleType]:
         yield CompatModule(name, names | given, homes, real.get(name))
 
 
-refuse_other(__name__)
+_real = _zarr_python()
+_awaited: Any = _real["zarr.core.sync"].sync if "zarr.core.sync" in _real else asyncio.run
+install(_modules(_real))
 # Packages look there for zarr-python's pipeline, and whether arrays are on the host.
 _settings = {"codec_pipeline.path": "gzarr.interop.zarr.CodecPipeline"}
 gzarr.config.set({**_settings, "buffer": "zarr.buffer.cpu.Buffer", "ndbuffer": "zarr.buffer.cpu.NDBuffer"})
-_real = _zarr_python()
-_awaited: Any = _real["zarr.core.sync"].sync if _real else asyncio.run
-install(_modules(_real))

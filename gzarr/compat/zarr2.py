@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 import gzarr
-from gzarr.compat.modules import CompatModule, install, refuse_other
+from gzarr.compat.modules import CompatModule, install
 from gzarr.display.info import Report, human_size
 from gzarr.dtypes import parse_dtype
 from gzarr.dtypes.fill import fill_from_json, fill_to_json
@@ -135,8 +135,6 @@ _TYPES = {"DIMENSION_SEPARATOR": Literal[".", "/"], "MEMORY_ORDER": Literal["C",
 _API = "2.18.7"  # which names and arguments follow
 _N5 = {"n5_keywords": ["n5", "dataType", "dimensions", "blockSize", "compression"]}
 
-refuse_other(__name__)
-gzarr.config.set(default_zarr_format=2)
 install(
     CompatModule(name, names, homes)
     for name, names, homes in (
@@ -157,3 +155,4 @@ install(
         ("zarr.version", {"version": _API}, ()),
     )
 )
+gzarr.config.set(default_zarr_format=2)

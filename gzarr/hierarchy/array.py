@@ -811,7 +811,7 @@ class Array(Node[ArrayMeta]):
     def stats(
         self,
         bins: int | None = None,
-        range: tuple[float, float] | None = None,
+        range: tuple[Any, Any] | None = None,
         *,
         skip: Any = None,
         max_nbytes: int = 256 << 20,
@@ -829,7 +829,8 @@ class Array(Node[ArrayMeta]):
             Number of bins of a histogram. By default there is none. Without ``range``, arrays of other types than
             integers of 8 and 16 bits are read twice.
         range : tuple of float, optional
-            Where the first bin begins, and the last one ends. By default the least and the greatest element.
+            Where the first bin begins, and the last one ends; for times, also times. By default the least and the
+            greatest element.
         skip : number, array of bool or False, optional
             Elements that are missing, which are left out: those that equal a number, or a mask of the array's shape, in
             memory or of gzarr. By default those that the attributes ``nodata``, ``_FillValue`` (other than zero),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +19,8 @@ from gzarr.hierarchy.missing import fold_present, missing_by_convention
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reductions import fill_of
 
-#: The number behind NaT.
-_NAT = np.iinfo(np.int64).min
+#: The number behind NaT, and that of the last time.
+_NAT, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 #: Elements that are reduced at once: with what is made of them, they stay in cache.
 _PART_SIZE = 1 << 13
 #: Elements whose values are counted at once: as many as there may be different ones.
@@ -59,17 +60,20 @@ class Stats:
 def stats_of(
     array: GzarrArray,
     bins: int | None,
-    limits: tuple[float, float] | None,
+    limits: Any,
     max_nbytes: int,
     progress: ProgressLike,
     skip: Any = None,
     on: Any = None,
 ) -> Stats:
     """The statistics of an array: see `gzarr.Array.stats`."""
-    dtype = array.dtype
-    if dtype.kind in "mM" and skip in (None, False):
-        numbers = array.view(dtype=f"{dtype.byteorder}i8")
-        return _as_times(dtype, stats_of(numbers, bins, limits, max_nbytes, progress, _NAT, on))
+    dtype, time = array.dtype, None
+    if dtype.kind in "mM" and (skip is None or skip is False):
+        time, skip = dtype.newbyteorder("="), _NAT
+        array = array.view(dtype=f"{dtype.byteorder}i8")
+        dtype = array.dtype
+        if limits is not None:
+            limits = tuple(int(np.array(end).astype(time).astype("i8")) for end in limits)
     if dtype.kind not in "biuf":
         raise MetadataError(
             f"{array.store_path}: statistics need real numbers, or times without skip=, but the elements are {dtype}"
@@ -85,30 +89,19 @@ def stats_of(
         found = _from_counts(dtype, np.zeros(1, np.int64) if counts is None else counts, bins, limits)
         return replace(found, n_missing=array.size - found.count)
     part = fold_all(partial(_part, xp=xp), _joined, of_fill=partial(_part_of_fill, fill)) or _NOTHING
-    histogram = None
-    if bins is not None:
-        # The same numbers for edges and bins: with limits of another type, NumPy rounds the places of bins otherwise.
-        limits = _finite(array, limits or _as_numpy(dtype, part), is_empty=not part.n + part.n_nan)
-        edges = np.histogram_bin_edges(np.empty(0, dtype), bins, limits)
-        of_fill = partial(_binned_fill, fill, bins, limits)
-        made = fold_all(partial(_binned, xp=xp, bins=bins, limits=limits), np.add, of_fill=of_fill)
-        histogram = (np.zeros(bins, np.int64) if made is None else made), edges
+    histogram = None if bins is None else _histogram(array, fold_all, fill, part, bins, limits, time)
     std = math.sqrt(part.squares / part.n) if part.n else math.nan
     n_missing = array.size - part.n - part.n_nan
-    return Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram, n_missing)
+    found = Stats(part.n, part.n_nan, part.low, part.high, _mean(part.total, part.n), std, histogram, n_missing)
+    return found if time is None else _as_times(time, found, part)
 
 
-def _as_times(dtype: np.dtype[Any], found: Stats) -> Stats:
+def _as_times(dtype: np.dtype[Any], found: Stats, part: _Moments) -> Stats:
     """Statistics of the numbers behind times as those of the times."""
-    native = dtype.newbyteorder("=")
-
-    def time(number: Any, kind: str) -> Any:
-        return np.array(_NAT if number != number else round(number)).view(kind)[()]  # noqa: PLR0124 - NaN
-
-    values = {name: time(getattr(found, name), native.str) for name in ("min", "max", "mean")}
-    values["std"] = time(found.std, native.str.replace("M", "m"))
-    histogram = found.histogram and (found.histogram[0], found.histogram[1].round().astype("i8").view(native))
-    return replace(found, n_nan=found.n_missing, n_missing=0, histogram=histogram, **values)
+    times = {"min": part.low, "max": part.high, "mean": Fraction(part.total, part.n) if part.n else math.nan}
+    made: Any = {n: np.array(round(time) if part.n else _NAT, "i8").view(dtype)[()] for n, time in times.items()}
+    std = np.array(min(round(found.std), _LAST) if part.n else _NAT, "i8").view(dtype.str.replace("M", "m"))[()]
+    return replace(found, n_nan=found.n_missing, n_missing=0, std=std, **made)
 
 
 def _as_numpy(dtype: np.dtype[Any], part: _Moments) -> tuple[Any, Any]:
@@ -212,9 +205,18 @@ def _part_of(elements: AnyArray, xp: Any) -> _Moments:
         if not elements.size:
             return _NOTHING._replace(n_nan=size)
     n, total = elements.size, _total(elements)
-    apart = elements.astype("f8") - _mean(total, n)
+    low, high = elements.min().item(), elements.max().item()
+    if elements.dtype.kind != "f" and elements.dtype.itemsize == 8:  # floats do not have all of these
+        apart = _distances(elements, low).astype("f8") - (total - low * n) / n
+    else:
+        apart = elements.astype("f8") - _mean(total, n)
     squares = float(xp.dot(apart, apart))
-    return _Moments(n, size - n, elements.min().item(), elements.max().item(), total, squares)
+    return _Moments(n, size - n, low, high, total, squares)
+
+
+def _distances(elements: AnyArray, origin: int) -> AnyArray:
+    """How far integers of 8 bytes are above one of them, modulo 2⁶⁴."""
+    return elements.astype("u8") - np.uint64(origin % (1 << 64))
 
 
 def _total(values: AnyArray) -> Any:
@@ -240,20 +242,39 @@ def _joined(one: _Moments, two: _Moments) -> _Moments:
     if not one.n or not two.n:
         return (two if two.n else one)._replace(n_nan=n_nan)
     apart = _mean(two.total, two.n) - _mean(one.total, one.n)
+    if isinstance(one.total, int):
+        apart = (two.total * one.n - one.total * two.n) / (one.n * two.n)  # exact until it is divided
     squares = one.squares + two.squares + apart * apart * one.n * two.n / n
     return _Moments(n, n_nan, min(one.low, two.low), max(one.high, two.high), one.total + two.total, squares)
 
 
-def _binned(block: AnyArray, *, xp: Any, bins: int, limits: tuple[Any, Any]) -> NDArray[np.int64]:
-    """How many elements are in each bin."""
+def _histogram(
+    array: GzarrArray, fold_all: Any, fill: Any, part: _Moments, bins: int, limits: Any, time: Any
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The histogram of the elements, or of the times that they stand for."""
+    # The same numbers for edges and bins: with limits of another type, NumPy rounds the places of bins otherwise.
+    limits = _finite(array, limits or _as_numpy(array.dtype, part), is_empty=not part.n + part.n_nan)
+    origin = None if time is None else int(limits[0])
+    if origin is not None:  # nanoseconds of today are too many for edges in floats, unless they begin with 0
+        limits = 0.0, float(int(limits[1]) - origin or 1)
+    edges: NDArray[Any] = np.histogram_bin_edges(np.empty(0, array.dtype), bins, limits)
+    if origin is not None:
+        edges = np.array([min(origin + round(edge), _LAST) for edge in edges.tolist()], "i8").view(time)
+    how = {"xp": array.backend.xp, "bins": bins, "limits": limits, "origin": origin}
+    made = fold_all(partial(_binned, **how), np.add, of_fill=partial(_binned_fill, fill, how))
+    return (np.zeros(bins, np.int64) if made is None else made), edges
+
+
+def _binned(block: AnyArray, *, xp: Any, bins: int, limits: tuple[Any, Any], origin: int | None) -> NDArray[np.int64]:
+    """How many elements, or their distances from the origin, are in each bin."""
     counts = np.zeros(bins, np.int64)
     for elements in _parts(block):
-        counts += _on_host(xp.histogram(elements, bins, limits)[0])
+        counts += _on_host(xp.histogram(elements if origin is None else _distances(elements, origin), bins, limits)[0])
     return counts
 
 
-def _binned_fill(fill: Any, bins: int, limits: tuple[Any, Any], n: int) -> NDArray[np.int64]:
-    return _binned(np.asarray([fill]), xp=np, bins=bins, limits=limits) * n
+def _binned_fill(fill: Any, how: dict[str, Any], n: int) -> NDArray[np.int64]:
+    return _binned(np.asarray([fill]), **{**how, "xp": np}) * n
 
 
 def _mean(total: Any, n: int) -> float:

@@ -149,6 +149,19 @@ def test_another_kind_of_picture_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "a.jpg").exists()
 
 
+@pytest.mark.parametrize("missing", [np.nan, 9.97e36])
+def test_north_is_up_on_grids_whose_axes_are_numbered(missing: float, tmp_path: Path) -> None:
+    group = gzarr.open_group(tmp_path / "g.zarr", mode="w")
+    named = {"dimension_names": ("j", "i"), "attributes": {"coordinates": "lon lat"}}
+    group.create_array("t", data=np.arange(16, dtype="u1").reshape(4, 4) * 16, **named)
+    group.create_array("j", data=np.arange(4), dimension_names=("j",))
+    lat = np.tile([[missing], [-1.0], [1.0], [missing]], 4)
+    group.create_array("lat", data=lat, attributes={"units": "degrees_north"})
+    assert main(["quicklook", str(tmp_path / "g.zarr/t"), str(tmp_path / "a.png"), "--size", "4"]) == 0
+    with Picture.open(tmp_path / "a.png") as picture:
+        assert np.asarray(picture)[:, 0].tolist() == [192, 128, 64, 0]
+
+
 def test_north_is_up_by_latitudes_of_each_element_and_flat_pictures_have_room_for_numbers(tmp_path: Path) -> None:
     group = gzarr.open_group(tmp_path / "g.zarr", mode="w")
     named = {"dimension_names": ("j", "i"), "attributes": {"coordinates": "nav_lon nav_lat"}}

@@ -72,7 +72,9 @@ def test_misuse(path: str, options: list[str]) -> None:
 
 
 def test_times_are_shown_as_times(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    gzarr.create_array(path, data=np.array(["2020-01-01", "NaT", "2020-01-03"], "M8[D]"), overwrite=True)
+    said = {"units": "days since 2000-01-01", "scale_factor": 2.0}
+    data = np.array(["2020-01-01", "NaT", "2020-01-03"], "M8[D]")
+    gzarr.create_array(path, data=data, overwrite=True, attributes=said)
     assert main(["stats", path]) == 0
     shown = capsys.readouterr().out
     assert "NaT                : 1" in shown

@@ -19,7 +19,7 @@ assert importlib.util.find_spec("zarr") and importlib.util.find_spec("zarr.stora
 try:
     importlib.import_module("gzarr.compat.%s")
 except ImportError as error:
-    assert "stands for zarr" in str(error)
+    assert "stands for zarr" in str(error), error
 else:
     raise AssertionError
 """

@@ -124,6 +124,31 @@ def test_times_are_counted_as_times_and_nat_as_no_number(dtype: str) -> None:
         gzarr.array(data).stats(skip=3)
 
 
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+@pytest.mark.parametrize("kind", ["M8[ns]", ">m8[ns]"])
+def test_nanoseconds_count_where_floats_have_none(kind: str, device: str) -> None:
+    numbers = 1_704_067_200_123_456_789 + np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 20], "i8")
+    array = gzarr.create_array({}, shape=(14,), chunks=(3,), dtype=kind, fill_value="NaT", device=device)
+    array[:10] = data = numbers.astype(kind)
+    stats = array.stats(bins=5)
+    assert (stats.count, stats.n_nan) == (10, 4)
+    assert (stats.mean, stats.std.astype("i8")) == (data[0] + np.array(6, "m8[ns]"), 5)
+    assert stats.histogram[0].tolist() == [4, 4, 1, 0, 1]
+    assert stats.histogram[1].tolist() == (numbers[0] + np.arange(0, 21, 4)).tolist()
+    limits = data[2], data[4]
+    assert array.stats(2, limits).histogram[0].tolist() == [1, 2]
+    assert gzarr.array(numbers, chunks=3).stats().std == pytest.approx((numbers - numbers[0]).std())
+    same = gzarr.array(data[[3, 3]], device=device).stats(bins=2)
+    assert (same.mean, same.std.astype("i8"), same.histogram[0].tolist()) == (data[3], 0, [2, 0])
+
+
+def test_a_time_is_not_skipped_in_silence() -> None:
+    data = np.array([0, 1], "M8[s]")
+    for skip in (0, data == data[0]):
+        with pytest.raises(gzarr.MetadataError, match="times without skip="):
+            gzarr.array(data).stats(skip=skip)
+
+
 def test_a_view_of_another_dtype_is_what_is_counted() -> None:
     data = np.arange(20, dtype="u1")
     check(gzarr.array(data, chunks=4).astype("f4").stats(bins=3), data.astype("f4"), 3)

@@ -38,7 +38,6 @@ from gzarr.interop.zarr.stores import PlainZarrStore, Stores, for_one_read
 from gzarr.layout.sharded import Sharded
 from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage import LocalStore
 from gzarr.storage.base import Store
 from gzarr.storage.memory import MemoryStore
 
@@ -84,15 +83,15 @@ def bind(metadata: Any, store: Any) -> BoundArray:
 
 def _key(metadata: Any, stores: Stores) -> Hashable:
     """Return what arrays have in common that are bound alike; None if there is no telling."""
-    local = stores.on(None) if stores.is_local else None
-    if not isinstance(local, LocalStore):
+    if not stores.is_local:
         return None
+    local: Any = stores.on(None)
     try:
         if metadata.zarr_format == 2:
             codecs = *(metadata.filters or ()), metadata.compressor
             said = [codec and (type(codec), json.dumps(codec.get_config())) for codec in codecs]  # repr leaves out some
-            grid, keys = metadata.chunks, (metadata.dimension_separator, metadata.order)
-            made_of = metadata.shape, metadata.dtype, grid, keys, *said
+            keys = metadata.dimension_separator, metadata.order
+            made_of = metadata.shape, metadata.dtype, metadata.chunks, keys, *said
         else:
             grid, keys = metadata.chunk_grid, metadata.chunk_key_encoding
             made_of = metadata.shape, metadata.data_type, grid, keys, metadata.codecs, metadata.storage_transformers

@@ -349,7 +349,7 @@ def test_reads_and_writes_of_many_arrays_wait_for_the_store_together(shards, chu
     arrays = [zarr.open_array(store, path=str(number))._async_array for number in range(40)]
 
     async def run():
-        store.most, store.delay_s = 0, 0.1
+        store.most, store.delay_s = 0, 0.4
         await asyncio.gather(*(array.setitem((slice(0, 5), slice(0, 4)), 1 + n) for n, array in enumerate(arrays)))
         writing, store.most = store.most, 0
         found = await asyncio.gather(*(array.getitem((slice(0, 5), slice(0, 4))) for array in arrays))
