@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array, Chain, Fields, Placement
 from gzarr.codecs.spec import ArrayRepr, Step, equals_fill, fill_of
 from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
+from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.casts import take
 from gzarr.cpu.compiled.eligibility import CompiledLoop
 from gzarr.cpu.compiled.read import place_buffers
@@ -155,7 +156,7 @@ class CpuBackend:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
         left: Sequence[int] = range(len(parts))
-        if fields is None and not isinstance(loop_chain := loop(), str):
+        if fields is None and library.loop() is not None and not isinstance(loop_chain := loop(), str):
             with stage("loop"):
                 left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
         for index in left:

@@ -185,7 +185,7 @@ def _cuts(n: int, size: int, shards: ShardRows | None, uncut: int) -> list[int]:
 
 
 #: Status of a file or shard: stored (0), left to the reference path, or deleted.
-LEFT, EMPTY = 1, 2
+NOT_WRITTEN, EMPTY = 1, 2
 
 #: Larger indexes are made by the reference path.
 _MAX_INDEX_NBYTES = 16 << 20

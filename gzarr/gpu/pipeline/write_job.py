@@ -26,7 +26,7 @@ from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.compiled import library
 from gzarr.errors import CodecError, DeviceError
 from gzarr.gpu.codecs.floats import why_not_cast
-from gzarr.gpu.native.fetch import EMPTY, LEFT, Put, make_put
+from gzarr.gpu.native.fetch import EMPTY, NOT_WRITTEN, Put, make_put
 from gzarr.gpu.pipeline.batches import Resources, batch_nchunks, batch_size, in_batches, write_memory
 from gzarr.gpu.pipeline.copies import take
 from gzarr.gpu.pipeline.placement import DevicePlan
@@ -232,7 +232,7 @@ class DeviceWrite:
         emptied = np.flatnonzero(status == EMPTY).tolist()
         if emptied:
             into.target.tidy([keys[number] for number in emptied])
-        return np.asarray(status == LEFT)
+        return np.asarray(status == NOT_WRITTEN)
 
     def _parts(self, piece: Piece, left: NDArray[np.bool_]) -> Groups:
         """The parts of some objects, for the reference path."""

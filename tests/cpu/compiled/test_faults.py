@@ -173,7 +173,7 @@ import numpy as np
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
 from gzarr.cpu.compiled import library
-from gzarr.gpu.native.fetch import LEFT, make_put
+from gzarr.gpu.native.fetch import NOT_WRITTEN, make_put
 assert library.status() == "on"
 folder, options = sys.argv[1], eval(sys.argv[2])
 set_fault = ctypes.CDLL(None).set_fault
@@ -189,7 +189,7 @@ for function, errors in ((OPEN, (13, 24, 30)), (WRITE, (28, 5)), (RENAME, (28, 1
             for count in (1, 1 << 30):
                 z[...] = 7
                 set_fault(function, error, after, count)
-                left = put.put(np.arange(6)[:, None], addresses, sizes) == LEFT
+                left = put.put(np.arange(6)[:, None], addresses, sizes) == NOT_WRITTEN
                 set_fault(0, 0, 0, 0)
                 assert left.sum() == (1 if count == 1 else 6 - after), (function, error, after, count, left)
                 expected = np.where(np.repeat(left, n * 10), 7, new)

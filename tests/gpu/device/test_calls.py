@@ -49,6 +49,7 @@ CALLS = {
     "cupy.cuda.nvtx.RangePush": "message, id_color=-1",
     "cupy.cuda.runtime.CUDARuntimeError": "status",
     "cupy.cuda.runtime.getDeviceCount": "",
+    "cupy.cuda.runtime.hostRegister": "ptr, size, flags",
     "cupy.cuda.runtime.memGetInfo": "",
     "cupy.cuda.runtime.pointerGetAttributes": "ptr",
     "cupy.cuda.runtime.runtimeGetVersion": "",
@@ -78,6 +79,7 @@ METHODS = {
 }
 #: Names that are not called.
 VALUES = {"kvikio.CompatMode.ON", "cupy.int32", "cupy.uint8", "cupy.uint32", "cupy.uint64"}
+VALUES |= {"cupy.cuda.runtime.hostAllocMapped", "cupy.cuda.runtime.hostUnregister"}
 
 
 def dotted(node: ast.AST) -> str:

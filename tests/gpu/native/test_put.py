@@ -12,7 +12,7 @@ import pytest
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.cpu.compiled import library
-from gzarr.gpu.native.fetch import EMPTY, LEFT, Put, make_put
+from gzarr.gpu.native.fetch import EMPTY, NOT_WRITTEN, Put, make_put
 from gzarr.indexing.plan import make_plan
 from gzarr.indexing.selection import normalize
 from tests.cpu.compiled.looping import files
@@ -79,7 +79,7 @@ def test_files_and_shards_are_those_of_the_reference_path(name: str, tmp_path: P
     addresses, sizes, held = in_memory(objects)
     for _ in range(2):  # of new files, and of old ones
         status = put_of(array).put(coords, addresses, sizes)
-        assert (status != LEFT).all()
+        assert (status != NOT_WRITTEN).all()
         empty = [all(data is None for data in some) for some in objects]
         assert (status == EMPTY).tolist() == empty
         assert any(empty)
@@ -117,7 +117,7 @@ def test_a_locked_file_is_left(name: str, tmp_path: Path) -> None:
     addresses, sizes, _ = in_memory(objects)
     with array._io.store.locked([array._io.layout.key((1, 1))]):
         status = put_of(array).put(coords, addresses, sizes)
-    assert [tuple(at) for at in coords[status == LEFT].tolist()] == [(1, 1)]
+    assert [tuple(at) for at in coords[status == NOT_WRITTEN].tolist()] == [(1, 1)]
     key = array._io.layout.key((1, 1))
     assert files(tmp_path)[key] == before[key]
     assert not [path for path in files(tmp_path) if "tmp" in path]
@@ -134,7 +134,7 @@ def test_files_that_may_not_be_written_are_left(tmp_path: Path) -> None:
         status = put_of(array).put(coords, *in_memory(objects)[:2])
     finally:
         folder.chmod(0o755)
-    assert ((status == LEFT) == (coords[:, 0] == 0)).all()
+    assert ((status == NOT_WRITTEN) == (coords[:, 0] == 0)).all()
 
 
 def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
@@ -148,4 +148,4 @@ def test_tables_that_disagree_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match="tables"):
             put.put(np.array(coords), addresses, sizes)
-    assert (put.put(np.array([[-1, 0]]), none, none) == LEFT).all()
+    assert (put.put(np.array([[-1, 0]]), none, none) == NOT_WRITTEN).all()
