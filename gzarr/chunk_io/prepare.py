@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -236,8 +236,10 @@ def _by_table(
         meta = cast(ArrayMeta, metas[number])
         return _chain(meta, meta.codecs, shape, backend)
 
+    found = cache(lambda: cast(Tables, store.tables).table(path))  # when a chunk is first read
+
     def chain(coords: Coords) -> Chain:
-        table = cast(Tables, store.tables).table(path)
+        table = found()
         row, chains = (None, None) if table is None else (table.row(coords), table.chains)
         number = 0 if row is None or chains is None else int(chains[row])
         return prepared(number, chunk_shape(grid, coords))

@@ -37,13 +37,6 @@ def records(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     return out
 
 
-def missing(array: gzarr.Array, model: np.ndarray) -> tuple[gzarr.Array, np.ndarray]:
-    """The same without some chunks."""
-    low = tuple(slice(0, n) for n in array.shards or array.chunks)
-    array[low] = model[low] = np.array(array.fill_value, model.dtype)
-    return array, model
-
-
 @pytest.mark.parametrize("codecs", [CODECS, [BytesCodec()], [ShardingCodec(LARGE_CHUNK, CODECS)]])
 def test_fields_and_casts_of_large_chunks(codecs: list[Any], tmp_path: Path, watched: Watched) -> None:
     chunks = (260, 400, 10) if len(codecs) == 1 and isinstance(codecs[0], ShardingCodec) else LARGE_CHUNK
