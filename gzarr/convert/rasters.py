@@ -40,7 +40,13 @@ def from_rasterio(source: Any, dest: Any, **kwargs: Any) -> Image:
         ``spatial:transform``, as `from_tiff` writes them.
     """
     rasterio = require("rasterio", "raster", "from_rasterio")
-    file = rasterio.open(source) if not hasattr(source, "dtypes") else source
+    if hasattr(source, "dtypes"):
+        return _from_opened(rasterio, source, dest, kwargs)
+    with rasterio.open(source) as file:
+        return _from_opened(rasterio, file, dest, kwargs)
+
+
+def _from_opened(rasterio: Any, file: Any, dest: Any, kwargs: Mapping[str, Any]) -> Image:
     several, reading = file.count > 1, new_lock()
 
     def read(region: Region) -> Any:
