@@ -178,8 +178,11 @@ def test_a_failing_read_stops_the_batches_after_it(failure) -> None:
         if len(reads) == 2:
             raise failure
 
+    meeting = Meeting(N_PIPELINE_SLOTS)
+    store.on_read = lambda keys: meeting.attend()
     array[:]
-    live = device.memory.live, device.pinned.live
+    live = device.memory.live, device.pinned.live  # of every pipeline slot
+    store.on_read = lambda keys: None
     device.launches.clear()
     array[:]
     n_batches = device.launches.count("copy_plain")
