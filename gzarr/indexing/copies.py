@@ -12,7 +12,7 @@ for a chunk, which takes all of the chunk and hands it to `Slots`: those make th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise, repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -96,6 +96,17 @@ class CopyPlan(NamedTuple):
         copies = slice(*firsts[[0, -1]].tolist())
         one_each = copies.stop - copies.start == last - first
         return CopyTable(self.spans[copies], _NO_LISTS, None if one_each else firsts - firsts[0], self.slots[copies])
+
+    def by_object(self, objects: Grid) -> CopyPlan:
+        """The same with the chunks of one stored object together. objects: the grid of these."""
+        if objects is self.grid:
+            return self
+        owners = chunk_numbers(owners_of(self.spans[self.firsts[:-1], :, CHUNK], self.grid, objects), objects)
+        if (owners[1:] >= owners[:-1]).all():
+            return self
+        by_owner = np.argsort(owners, kind="stable")
+        order, firsts = _moved(self.firsts, by_owner), _moved_firsts(self.firsts, by_owner)
+        return self._replace(spans=self.spans[order], firsts=firsts, slots=self.slots[order])
 
     def parts(self) -> Iterator[Part]:
         """Every chunk as a part: all of it, for a list of copies, each a part whose ``out`` is (block, row, *slices).
@@ -249,30 +260,33 @@ def make_copies(
     grid, objects : Grid
         The grids of chunks and of stored objects.
     """
-    order, firsts = _sort(fragments.chunk, nchunks(grid))
-    numbers = fragments.chunk[order[firsts[:-1]]]
-    coords = chunk_coords(numbers, grid)
-    if objects is not grid:
-        owners = chunk_numbers(owners_of(coords, grid, objects), objects)
-        if (owners[1:] < owners[:-1]).any():
-            by_owner = np.argsort(owners, kind="stable")
-            coords = coords[by_owner]
-            order, firsts = order[_moved(firsts, by_owner)], _moved_firsts(firsts, by_owner)
-    spans = _spans(np.repeat(coords, np.diff(firsts), axis=0), fragments.start[order], shape[1:], grid)
-    return CopyPlan(spans, firsts, slots[order], shape, rows, grid)
+    order, firsts = sort_by_chunk(fragments.chunk, nchunks(grid))
+    coords = np.repeat(chunk_coords(fragments.chunk[order[firsts[:-1]]], grid), np.diff(firsts), axis=0)
+    starts, bounds = fragments.start[order], list[tuple[Indices, Indices] | None]()
+    for i, (axis, n) in enumerate(zip(grid, shape[1:], strict=True)):
+        is_cut = axis.nchunks > 1 or n < axis.extent or starts[:, i].any()
+        bounds.append((axis.starts_of(coords[:, i]), axis.starts_of(coords[:, i] + 1)) if is_cut else None)
+    spans = box_spans(coords, starts, shape[1:], bounds)
+    return CopyPlan(spans, firsts, slots[order], shape, rows, grid).by_object(objects)
 
 
-def _spans(coords: Indices, starts: Indices, size: tuple[int, ...], grid: Grid) -> Indices:
-    """What boxes have of a chunk each, as rows of spans. coords: of the chunks. starts: of the boxes, (f, ndim)."""
+def box_spans(
+    coords: Indices, starts: Indices, size: tuple[int, ...], bounds: Sequence[tuple[Indices, Indices] | None]
+) -> Indices:
+    """What boxes have of a chunk each, as rows of spans.
+
+    coords: of the chunks, (f, ndim). starts: of the boxes. bounds: of each axis the first element of the chunks, and
+    the one behind the last; None where the chunks are the boxes.
+    """
     spans = np.empty((*coords.shape, N_COLUMNS), np.int64)
     spans[:] = 0, 0, 0, 1, -1, 0, 1, -1, 0
     spans[:, :, CHUNK], spans[:, :, COUNT] = coords, size
-    for i, (axis, n) in enumerate(zip(grid, size, strict=True)):
-        if axis.nchunks > 1 or n < axis.extent or starts[:, i].any():
-            chunk, start = coords[:, i], starts[:, i]
-            low = axis.starts_of(chunk)
+    for i, n in enumerate(size):
+        if (ends := bounds[i]) is not None:
+            low, high = ends
+            start = starts[:, i]
             begin = np.maximum(start, low)
-            spans[:, i, COUNT] = np.minimum(start + n, axis.starts_of(chunk + 1)) - begin
+            spans[:, i, COUNT] = np.minimum(start + n, high) - begin
             spans[:, i, IN_START], spans[:, i, OUT_START] = begin - low, begin - start
     return spans
 
@@ -319,7 +333,7 @@ def _check_numbers(grid: Grid) -> None:
         raise SelectionError(f"the array has {nchunks(grid)} chunks, more than have numbers of 64 bits")
 
 
-def _sort(chunk: Indices, n: int) -> tuple[Indices, Indices]:
+def sort_by_chunk(chunk: Indices, n: int) -> tuple[Indices, Indices]:
     """Stable order that sorts fragments by chunk, and where each chunk's begin (and the last end)."""
     narrow = chunk.astype(np.uint16) if n <= _MAX_NARROW else chunk
     order = np.argsort(narrow, kind="stable")

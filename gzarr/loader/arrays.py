@@ -7,7 +7,8 @@ that a number tells the array, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,9 @@ from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.hierarchy.array import Array
-from gzarr.indexing.copies import Fragments, cut_boxes, make_copies
+from gzarr.indexing.copies import CopyPlan, Fragments, box_spans, cut_boxes, make_copies, sort_by_chunk
 from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.spans import CHUNK, COUNT, IN_START
 
 
 def stored_dtype(array: Any) -> np.dtype[Any]:
@@ -170,14 +170,12 @@ class JoinedCutter:
         The arrays.
     size : tuple of int
         Elements of a sample along each axis.
-    padded : bool
-        Whether samples may reach past the end of their arrays; there, they have no fragments.
     skip : bool
         Whether samples of damaged chunks are left out.
     """
 
-    def __init__(self, arrays: JoinedArrays, size: tuple[int, ...], *, padded: bool, skip: bool) -> None:
-        self._arrays, self._size, self._padded, self._skip = arrays, size, padded, skip
+    def __init__(self, arrays: JoinedArrays, size: tuple[int, ...], *, skip: bool) -> None:
+        self._arrays, self._size, self._skip = arrays, size, skip
 
     def cut(self, boxes: Indices) -> Fragments:
         """Fragments of samples. boxes: (n, ndim), their first elements."""
@@ -205,28 +203,41 @@ class JoinedCutter:
         self, fragments: Fragments, slots: Indices, blocks: tuple[AnyArray, ...], backend: Any
     ) -> Mapping[int, ReadJob]:
         """What has to be read, by number of array."""
-        arrays, jobs = self._arrays, {}
-        block_of, row_of = np.divmod(slots, len(blocks[0]))
-        for number, rows in _groups(np.searchsorted(arrays.first_chunks, fragments.chunk, side="right") - 1):
-            mine = fragments.take(rows)._replace(chunk=fragments.chunk[rows] - arrays.first_chunks[number])
-            own, mine_of = blocks, slots[rows]
+        arrays, n_rows, jobs = self._arrays, len(blocks[0]), {}
+        order, firsts = sort_by_chunk(fragments.chunk, arrays.nchunks)
+        chunk, slots = fragments.chunk[order], slots[order]
+        which = np.searchsorted(arrays.first_chunks, chunk, side="right") - 1
+        spans = self._spans(which, chunk - arrays.first_chunks[which], fragments.start[order])
+        # What reads a job looks at all of its blocks, which are many, and those of one array are few.
+        block_of, row_of = np.divmod(slots, n_rows)
+        used, rank = np.unique(which * len(blocks) + block_of, return_inverse=True)
+        owners = which[firsts[:-1]]
+        cuts = np.concatenate([[0], np.flatnonzero(np.diff(owners)) + 1, [len(owners)]])
+        numbers = owners[cuts[:-1]]
+        begins = np.append(np.searchsorted(used, numbers * len(blocks)), len(used))
+        used %= len(blocks)
+        runs = zip(numbers.tolist(), pairwise(cuts.tolist()), pairwise(begins.tolist()), strict=True)
+        for number, (first, last), (begin, end) in runs if len(chunk) else ():
+            low, high = firsts[first], firsts[last]
+            own, mine = blocks, slots[low:high]
             if not self._skip:  # the slots of damaged samples are those of the feed
-                # What reads a job looks at all of its blocks, which are many, and those of one array are few.
-                used, block = np.unique(block_of[rows], return_inverse=True)
-                own = tuple([blocks[one] for one in used.tolist()])
-                mine_of = block * len(own[0]) + row_of[rows]
-            job = read_job(arrays.io(number, backend), mine, mine_of, own, self._size)
-            if self._padded:
-                _clip(job.plan, arrays.extents[number])
-            jobs[number] = job
+                own = tuple([blocks[one] for one in used[begin:end].tolist()])
+                mine = (rank[low:high] - begin) * n_rows + row_of[low:high]
+            io = arrays.io(number, backend)
+            own_firsts = firsts[first : last + 1] - low
+            plan = CopyPlan(spans[low:high], own_firsts, mine, (len(own) * n_rows, *self._size), n_rows, io.layout.grid)
+            jobs[number] = ReadJob(io, plan.by_object(io.layout.objects), own)
         return jobs
 
-
-def _groups(numbers: Indices) -> Iterator[tuple[int, Indices]]:
-    """Each number that occurs, and where."""
-    order = np.argsort(numbers, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else ():
-        yield int(numbers[rows[0]]), rows
+    def _spans(self, which: Indices, chunk: Indices, starts: Indices) -> Indices:
+        """What samples have of a chunk each. which: the array of each, (f,). chunk: its number there."""
+        arrays, coords = self._arrays, np.empty_like(starts)
+        bounds: list[tuple[Indices, Indices]] = []
+        for i in reversed(range(arrays.ndim)):
+            chunk, coords[:, i] = np.divmod(chunk, arrays.counts[which, i])
+            run, edges = coords[:, i] + arrays.begin_chunks[which, i], arrays.axes[i].edges()
+            bounds.insert(0, (edges[run] - arrays.begins[which, i], edges[run + 1] - arrays.begins[which, i]))
+        return box_spans(coords, starts, self._size, bounds)
 
 
 def read_job(
@@ -236,14 +247,6 @@ def read_job(
     shape = (len(blocks) * len(blocks[0]), *size)
     plan = make_copies(fragments, slots, shape, len(blocks[0]), io.layout.grid, io.layout.objects)
     return ReadJob(io, plan, blocks)
-
-
-def _clip(plan: Any, extents: Indices) -> None:
-    """Let copies end where the array ends."""
-    for i, axis in enumerate(plan.grid):
-        spans = plan.spans[:, i]
-        first = axis.starts_of(spans[:, CHUNK]) + spans[:, IN_START]
-        np.minimum(spans[:, COUNT], extents[i] - first, out=spans[:, COUNT])
 
 
 class Reader(NamedTuple):
@@ -261,12 +264,10 @@ class Reader(NamedTuple):
     jobs: Callable[[Fragments, Indices, tuple[AnyArray, ...]], Mapping[str, ReadJob]]
 
 
-def make_reader(
-    name: str, array: Array | JoinedArrays, backend: Any, size: tuple[int, ...], *, padded: bool, skip: bool
-) -> Reader:
+def make_reader(name: str, array: Array | JoinedArrays, backend: Any, size: tuple[int, ...], *, skip: bool) -> Reader:
     """How samples of an array are read to a device."""
     if isinstance(array, JoinedArrays):
-        cutter = JoinedCutter(array, size, padded=padded, skip=skip)
+        cutter = JoinedCutter(array, size, skip=skip)
         return Reader(
             cutter.cut,
             lambda fragments, slots, blocks: {

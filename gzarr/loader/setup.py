@@ -314,11 +314,11 @@ class Setup:
         """How samples of an array are read."""
         if name not in self._readers:
             array, backend = self.arrays[name], self.backend if self.local is None else self.backend.host
-            size, padded = self.samples.box(tuple(array.shape)), self.samples.padded
+            size = self.samples.box(tuple(array.shape))
             if isinstance(array, Ragged):
                 self._readers[name] = array.reader(name, backend, size)
             else:
-                self._readers[name] = make_reader(name, array, backend, size, padded=padded, skip=self.skip)
+                self._readers[name] = make_reader(name, array, backend, size, skip=self.skip)
         return self._readers[name]
 
     def epoch_of(self, name: str, begun: Begun, first: int, known: dict[Any, Indices] | None = None) -> EpochPlan:
