@@ -2,8 +2,8 @@
 
     python tools/peer_suites.py [options] SUITE... [-- options of pytest]
 
-``plugin``, ``dask`` and ``xarray`` run with gzarr's codec pipeline in zarr-python: no test may fail that passes with
-zarr-python's own. ``engine`` are Xarray's tests of its engine "zarr" on gzarr's engine and writer, ``zarr2`` and
+``plugin``, ``dask`` and ``xarray`` run with gzarr's codec pipeline in zarr-python, ``engine`` are Xarray's tests of its
+engine "zarr" on gzarr's engine and writer: no test may fail that passes without gzarr. ``zarr2`` and
 ``zarr3`` the suites of zarr 2 and zarr-python with ``zarr`` aliased to gzarr. The tests that may fail are listed in
 tests/support/suites, with the reason as a comment above each group of node IDs (``*`` is a wildcard). A failure that
 is not listed is an error; so is a line that matches no failure, or one that matches a test that passes besides.
@@ -60,7 +60,9 @@ SUITES = {
     "dask": Suite("dask", "array/tests", ("test_array_core.py",), "zarr", None, False, "", _PIPELINE),
     "xarray": Suite("xarray", "tests", ("test_backends.py::TestZarrDirectoryStore",), "", None, False, "", _PIPELINE),
     "engine": Suite(
-        "xarray", "tests", ("test_backends.py::TestZarrDirectoryStore",), sources=False, plugin="xarray_engine"
+        *("xarray", "tests", ("test_backends.py::TestZarrDirectoryStore",), "", None, False),
+        plugin="xarray_engine",
+        changed={"GZARR_ENGINE": "1"},
     ),
     "zarr2": Suite(
         "zarr",

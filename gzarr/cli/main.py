@@ -123,8 +123,7 @@ def _print_version(wanted: bool) -> None:
 
 def _options(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_print_version, expose_value=False),
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, expose_value=False)
     ] = False,
 ) -> None:
     """The options of ``gzarr`` itself."""

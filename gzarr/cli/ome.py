@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 ImagePath: TypeAlias = Annotated[
-    str,
-    typer.Argument(metavar="PATH", help="An image: a folder, a zip file, a URL, or a group within: data.zarr/foo."),
+    str, typer.Argument(metavar="PATH", help="An image: a folder, a zip file, a URL, or a group within: data.zarr/foo.")
 ]
 Series: TypeAlias = Annotated[
     str | None, typer.Option(metavar="N", help="Which image of a collection: a number or a path.")

@@ -22,8 +22,7 @@ from gzarr.errors.escaping import escaped
 _NAMED = 10
 #: What most commands look at.
 NodePath: TypeAlias = Annotated[
-    str,
-    typer.Argument(metavar="PATH", help="A folder, a zip file, a URL, or an array or group within: data.zarr/foo."),
+    str, typer.Argument(metavar="PATH", help="A folder, a zip file, a URL, or an array or group within: data.zarr/foo.")
 ]
 ArrayPath: TypeAlias = Annotated[
     str, typer.Argument(metavar="PATH", help="An array: a folder, a zip file, a URL, or a path within: data.zarr/foo.")

@@ -53,9 +53,9 @@ class CompatModule(ModuleType):
 
 def install(modules: Iterable[ModuleType]) -> None:
     """Put modules in the place of those of their names. Parents come before what is in them. Raises: ImportError."""
-    if type(sys.modules.get("zarr")) is CompatModule:
-        raise ImportError("another module of gzarr.compat stands for zarr; use one of them in a process")
     for module in modules:
+        if module.__name__ == "zarr" and type(sys.modules.get("zarr")) is CompatModule:
+            raise ImportError("another module of gzarr.compat stands for zarr; use one of them in a process")
         parent, _, last = module.__name__.rpartition(".")
         sys.modules[module.__name__] = module
         if parent:

@@ -40,18 +40,15 @@ _STORES = {name: getattr(gzarr.storage, name) for name in ("GpuMemoryStore", "Ma
 #: What each module has by itself, the modules of gzarr that have its other names, and whether names that neither has
 #: are zarr-python's.
 _MODULES: dict[str, tuple[dict[str, Any], tuple[str, ...], bool]] = {
-    "zarr": ({}, ("gzarr",), False),
+    **dict.fromkeys(("zarr", "zarr.api.synchronous", "zarr.convenience", "zarr.creation"), ({}, ("gzarr",), False)),
     "zarr.api": ({}, (), False),
     "zarr.api.asynchronous": ({}, ("gzarr.api.asynchronous",), False),
-    "zarr.api.synchronous": ({}, ("gzarr",), False),
-    "zarr.convenience": ({}, ("gzarr",), False),
     "zarr.core": ({}, (), True),
     "zarr.core.array": ({**_NODES, "create_array": gzarr.create_array, "from_array": gzarr.from_array}, (), True),
     "zarr.core.config": ({"config": gzarr.config}, (), True),
     "zarr.core.group": ({**_NODES, "create_hierarchy": create_hierarchy}, (), True),
     "zarr.core.sync": ({"sync": _sync}, (), True),
     "zarr.core.sync_group": ({"create_hierarchy": gzarr.create_hierarchy}, (), True),
-    "zarr.creation": ({}, ("gzarr",), False),
     "zarr.errors": ({"PathNotFoundError": gzarr.NodeNotFoundError}, ("gzarr.errors",), True),
     "zarr.storage": (_STORES, (), True),
     "zarr.storage._common": ({"StorePath": _STORES["StorePath"]}, (), True),

@@ -139,17 +139,13 @@ install(
     CompatModule(name, names, homes)
     for name, names, homes in (
         ("zarr", {"__version__": _API}, ("gzarr",)),
+        *((f"zarr.{n}", {}, ("gzarr",)) for n in ("convenience", "core", "creation", "hierarchy", "sync")),
         ("zarr.attrs", {"Attributes": Attributes}, ()),
         ("zarr.codecs", {}, ("numcodecs", "numcodecs.registry")),
-        ("zarr.convenience", {}, ("gzarr",)),
-        ("zarr.core", {}, ("gzarr",)),
-        ("zarr.creation", {}, ("gzarr",)),
         ("zarr.errors", {**_ERRORS, "FSPathExistNotDir": GroupNotFoundError}, ("gzarr.errors",)),
-        ("zarr.hierarchy", {}, ("gzarr",)),
         ("zarr.meta", _META, ()),
         ("zarr.n5", _N5, ("gzarr.storage",)),
         ("zarr.storage", _STORAGE, ("gzarr.storage", "gzarr.errors")),
-        ("zarr.sync", {}, ("gzarr",)),
         ("zarr.types", _TYPES, ()),
         ("zarr.util", _UTIL, ()),
         ("zarr.version", {"version": _API}, ()),

@@ -143,13 +143,7 @@ class GpuBackend:
         )
         self._pipeline_slots = PipelineSlots(device, cap, None if stream is None else device.as_stream(stream))
         self._reader, self._choice = choose_reader(reader)
-        self._resources = Resources(
-            device,
-            self._pipeline_slots,
-            self._reader,
-            self._small_reads,
-            self._writes,
-        )
+        self._resources = Resources(device, self._pipeline_slots, self._reader, self._small_reads, self._writes)
 
     @property
     def reader(self) -> ReaderChoice:

@@ -239,7 +239,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         if isinstance(found, Array):
             return found
         if found is None:
-            raise ArrayNotFoundError(f"no array at {str(self.store_path / path)!r}: nothing is there")
+            raise ArrayNotFoundError(f"no array at {str(self.store_path / path)!r}: it does not exist")
         raise ContainsGroupError(f"a group, not an array, is stored at {str(found.store_path)!r}; use get_group")
 
     def get_group(self, path: str) -> Self:
@@ -266,7 +266,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         if isinstance(found, Array):
             raise ContainsArrayError(f"an array, not a group, is stored at {str(found.store_path)!r}; use get_array")
         if found is None:
-            raise GroupNotFoundError(f"no group at {str(self.store_path / path)!r}: nothing is there")
+            raise GroupNotFoundError(f"no group at {str(self.store_path / path)!r}: it does not exist")
         group: Self = found
         return group
 

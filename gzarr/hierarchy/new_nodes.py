@@ -140,7 +140,8 @@ def _of_array(array: Array, keywords: Mapping[str, Any], *, has_layout: bool) ->
         made["dimension_separator"] = meta.keys.separator
     else:
         if {"compressor", "compressors", "filters"} & keywords.keys() or has_layout:
-            filters, serializer, compressors = split_codecs(_of_chunks(meta))
+            innermost = replace(meta, codecs=find_shardings(meta.codecs, len(meta.shape))[1])
+            filters, serializer, compressors = split_codecs(innermost)
             made |= {"filters": filters, "serializer": serializer, "compressors": compressors}
         else:
             made["codecs"] = meta.codecs if meta.sharding is None else meta.sharding.codecs
@@ -154,11 +155,6 @@ def _text_names(data: Any) -> tuple[str, ...]:
     if all(isinstance(name, str) for name in names):
         return names
     raise MetadataError(f"dimension_names: the data's axes have names that are no text, {names}; rename them")
-
-
-def _of_chunks(meta: ArrayMeta) -> ArrayMeta:
-    """Return metadata whose codecs are those of the innermost chunks."""
-    return replace(meta, codecs=find_shardings(meta.codecs, len(meta.shape))[1])
 
 
 def _shards_of(meta: ArrayMeta) -> Any:

@@ -54,7 +54,7 @@ def found_instead(store: Store, path: str, meta: NodeMeta | None) -> str:
     other = read_node(store, path)
     if other is not None:
         return f"{_kind(other)} of Zarr v{other.zarr_format} is there, not of v{5 - other.zarr_format}"
-    return occupant(store, path) or "nothing is there"
+    return occupant(store, path) or "it does not exist"
 
 
 def expect_array(store: Store, path: str, meta: NodeMeta | None) -> ArrayMeta:

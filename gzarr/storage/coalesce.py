@@ -119,11 +119,7 @@ def _runs(
 
 
 def get_coalesced(
-    store: Readable,
-    requests: Sequence[Request],
-    *,
-    max_gap_nbytes: int = MAX_GAP_NBYTES,
-    max_nbytes: int = MAX_NBYTES,
+    store: Readable, requests: Sequence[Request], *, max_gap_nbytes: int = MAX_GAP_NBYTES, max_nbytes: int = MAX_NBYTES
 ) -> list[Buffer | None]:
     """Fetch requests from a store in one ``get_many``, merging ranges that lie near each other.
 

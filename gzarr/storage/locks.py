@@ -283,7 +283,5 @@ def log_wait(path: str) -> None:
 
     logger = logging.getLogger("gzarr.storage")
     logger.warning(
-        "waiting for the lock %r for more than %g seconds; `lslocks` tells which process holds it",
-        path,
-        NOTICE_S,
+        "waiting for the lock %r for more than %g seconds; `lslocks` tells which process holds it", path, NOTICE_S
     )

@@ -172,11 +172,11 @@ def test_without_a_shape_the_error_is_that_something_is_there(tmp_path, mode):
 
 @pytest.mark.usefixtures("zarr_format")
 def test_open_array_where_nothing_is_and_no_shape_is_given(tmp_path):
-    with pytest.raises(errors.ArrayNotFoundError, match="nothing is there"):
+    with pytest.raises(errors.ArrayNotFoundError, match="it does not exist"):
         gzarr.open_array(tmp_path / "x.zarr")
     with pytest.raises(errors.MetadataError, match="shape"):
         gzarr.open_array(tmp_path / "x.zarr", mode="w")
-    with pytest.raises(errors.GroupNotFoundError, match="nothing is there"):
+    with pytest.raises(errors.GroupNotFoundError, match="it does not exist"):
         gzarr.open_group(tmp_path / "x.zarr", mode="r+")
     assert not (tmp_path / "x.zarr").exists()
 

@@ -8,10 +8,7 @@ import pytest
 
 import gzarr
 from gzarr import storage
-from gzarr.errors import (
-    ContainsArrayError,
-    NodeNotFoundError,
-)
+from gzarr.errors import ContainsArrayError, NodeNotFoundError
 
 
 @pytest.mark.usefixtures("zarr_format")

@@ -20,7 +20,7 @@ def test_calling_array_opens_the_array_in_a_store() -> None:
     assert (z.zarr_format, z.name, z[1:].tolist()) == (2, "/foo", [1, 2, 3])
     with pytest.raises(ReadOnlyError):
         z[0] = 1
-    with pytest.raises(ArrayNotFoundError, match="nothing is there"):
+    with pytest.raises(ArrayNotFoundError, match="it does not exist"):
         gzarr.Array(store, path="bar")
     with pytest.raises(ArrayNotFoundError, match="not of v3"):
         gzarr.Array(store, path="foo", zarr_version=3)
@@ -192,7 +192,7 @@ def test_writing_can_be_forbidden_and_allowed() -> None:
 
 def test_a_missing_node_is_a_value_error_too() -> None:
     for function in (gzarr.open, gzarr.open_array, gzarr.open_group):
-        with pytest.raises(ValueError, match="nothing is there"):
+        with pytest.raises(ValueError, match="it does not exist"):
             function({}, mode="r")  # type: ignore[operator]
 
 

@@ -49,8 +49,7 @@ def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--compressor", "nonsense"], ["--compressor", "zstd:x"], ["--zarr-format", "2", "--shards", "5"]],
+    "arguments", [["--compressor", "nonsense"], ["--compressor", "zstd:x"], ["--zarr-format", "2", "--shards", "5"]]
 )
 def test_bad_options_are_one_line(source, tmp_path, capsys, arguments):
     assert main(["copy", source, str(tmp_path / "b.zarr"), *arguments]) == 1

@@ -45,13 +45,7 @@ def test_what_needs_a_gpu_fails_without_one(option: str, capsys: pytest.CaptureF
     assert capsys.readouterr().err.startswith("gzarr: the GPU cannot be used: there is no NVIDIA driver")
 
 
-H100 = {
-    "device": "cuda:0",
-    "name": "NVIDIA H100",
-    "uuid": "ab",
-    "compute_capability": "9.0",
-    "nbytes": 80 << 30,
-}
+H100 = {"device": "cuda:0", "name": "NVIDIA H100", "uuid": "ab", "compute_capability": "9.0", "nbytes": 80 << 30}
 REPORT: dict[str, Any] = {
     "usable": True,
     "problems": [],

@@ -22,6 +22,9 @@ except ImportError as error:
     assert "stands for zarr" in str(error), error
 else:
     raise AssertionError
+from gzarr.compat.modules import CompatModule, install
+install([CompatModule("zarr.more", {"one": 1}, ())])  # beside them
+assert importlib.import_module("zarr.more").one == 1
 """
 ZARR2 = """
 import gzarr.compat.zarr2

@@ -29,12 +29,7 @@ def test_statistics_of_what_is_there(device: str, dtype: str, kind: str) -> None
     skip = {"number": 0, "mask": HOLES, "gzarr": mask, "recorded": None}[kind]
     found = array.stats(10, skip=skip)
     there = values[~HOLES]
-    assert (found.count, found.n_missing, found.min, found.max) == (
-        there.size,
-        HOLES.sum(),
-        there.min(),
-        there.max(),
-    )
+    assert (found.count, found.n_missing, found.min, found.max) == (there.size, HOLES.sum(), there.min(), there.max())
     assert found.mean == pytest.approx(there.mean(dtype="f8"))
     assert found.std == pytest.approx(there.std(dtype="f8"))
     np.testing.assert_array_equal(found.histogram[0], np.histogram(there, 10)[0])

@@ -19,11 +19,7 @@ from gzarr.storage import LocalStore
 from tests.support.processes import run_python
 from tests.support.values import check_as_numpy
 
-PATHS = {
-    "compiled loop": {},
-    "reference path": {"cpu.native": False},
-    "emulated device": {"device": "emulated"},
-}
+PATHS = {"compiled loop": {}, "reference path": {"cpu.native": False}, "emulated device": {"device": "emulated"}}
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*(encountered in|masked element|discards the imaginary|the matrix subclass)"
 )

@@ -22,11 +22,7 @@ REASONS = {
 
 TYPES = {".html": "text/html; charset=utf-8", ".js": "text/javascript", ".mjs": "text/javascript"}
 #: Pages of any origin may read everything, as in a public bucket.
-SHARED = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Allow-Headers": "*",
-    "Access-Control-Expose-Headers": "*",
-}
+SHARED = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*", "Access-Control-Expose-Headers": "*"}
 
 
 def answer(root: Path, method: str, target: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:

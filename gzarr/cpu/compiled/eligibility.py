@@ -81,13 +81,7 @@ class CompiledLoop:
     __slots__ = ("_cached", "_chain", "_decision", "_is_numpy", "_layout", "_store")
 
     def __init__(
-        self,
-        store: Store,
-        layout: Layout,
-        chain: Callable[[], LoopChain | str] | None,
-        *,
-        cached: bool,
-        is_numpy: bool,
+        self, store: Store, layout: Layout, chain: Callable[[], LoopChain | str] | None, *, cached: bool, is_numpy: bool
     ) -> None:
         self._store, self._layout, self._chain, self._cached = store, layout, chain, cached
         self._is_numpy = is_numpy

@@ -115,10 +115,7 @@ class DeviceJobs:
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
         note = self._resources.reader.note
-        decisions = (
-            ("bulk reads", self._read, f"; {note}" if note else ""),
-            ("bulk writes", self._write, ""),
-        )
+        decisions = (("bulk reads", self._read, f"; {note}" if note else ""), ("bulk writes", self._write, ""))
         return tuple(
             Placement(
                 step,

@@ -9,6 +9,8 @@ from typing import Any
 import xarray as xr
 from xarray.backends.zarr import encode_zarr_attr_value
 
+#: Under what name Xarray writes a variable whose name is None.
+NONE_NAME = "__values__"
 #: Under what name Xarray writes an array whose name is taken, and the attribute with its name.
 _UNNAMED, _NAME = "__xarray_dataarray_variable__", "__xarray_dataarray_name__"
 
@@ -24,9 +26,9 @@ def as_dataset(array: xr.DataArray) -> xr.Dataset:
 
 
 def check_names(dataset: xr.Dataset, encoding: Mapping[Any, Any]) -> None:
-    """Raise TypeError or ValueError for names and attributes that Zarr cannot have, and for encodings of nothing."""
+    """Raise an error for names and attributes that Zarr cannot have, and KeyError for encodings of nothing."""
     for name, variable in dataset.variables.items():
-        if not isinstance(name, str) and name is not None:
+        if not isinstance(name, str):
             raise TypeError(f"variable {name!r}: a name must be a string or None; rename it")
         if not name or "/" in name:
             raise ValueError(
@@ -37,7 +39,7 @@ def check_names(dataset: xr.Dataset, encoding: Mapping[Any, Any]) -> None:
     _check_attributes("the dataset", dataset.attrs)
     unknown = set(encoding) - set(dataset.variables)
     if unknown:
-        raise ValueError(f"encoding: the dataset has no variables {sorted(map(str, unknown))}")
+        raise KeyError(f"encoding: the dataset has no variables {sorted(map(str, unknown))}")
 
 
 def _check_attributes(owner: str, attributes: Mapping[Any, Any]) -> None:

@@ -11,7 +11,9 @@ device to the host.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,11 +23,14 @@ from xarray.backends import AbstractDataStore, BackendEntrypoint, StoreBackendEn
 from xarray.core import indexing
 
 from gzarr.api.open import open_group
+from gzarr.errors import GroupNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.lazy_views import LazyView
+from gzarr.interop.xarray.datasets import NONE_NAME
 from gzarr.interop.xarray.variables import LazyArray, dimensions, length_of, shown_attributes, variable_of
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED
+from gzarr.virtual.store import VirtualStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +117,8 @@ class GzarrBackendEntrypoint(BackendEntrypoint):
             Where data variables put their values: "cpu" (default), "cuda", "cuda:N" or "auto". With ``chunks=`` Xarray
             copies blocks to the host; `gzarr.interop.xarray.open_dataset` leaves them on the device.
         consolidated : bool, optional
-            Whether members are looked up in consolidated metadata. By default they are used if they exist; True
-            requires them.
+            Whether members are looked up in consolidated metadata, of the root or of the group. By default they are
+            used if they exist, and a RuntimeWarning says that they do not, as of the engine "zarr"; True requires them.
         use_zarr_fill_value_as_mask : bool, optional
             Whether fill values count as missing values. By default in v2 only, as in Xarray.
         storage_options : mapping, optional
@@ -222,9 +227,9 @@ def open_dataset(
     ----------
     filename_or_obj : Group, Store, path, URL or mapping
         A gzarr group, or what `gzarr.open_group` opens.
-    chunks : dict or "auto", optional
-        By default variables are lazy arrays. {} makes Dask arrays with the stored chunks or shards as blocks; a dict
-        gives lengths by the names of axes.
+    chunks : dict, "auto" or "inner", optional
+        By default variables are lazy arrays. {} makes Dask arrays with the stored chunks or whole shards as blocks;
+        "inner", with the chunks in shards; a dict gives lengths by the names of axes.
     device, group, consolidated, storage_options, **kwargs
         See `GzarrBackendEntrypoint.open_dataset`.
 
@@ -308,24 +313,25 @@ class _Undecoded(AbstractDataStore):
 
 
 def open_at(
-    filename_or_obj: Any,
-    path: str | None,
-    options: Mapping[str, Any] | None,
-    consolidated: bool | None,
-    zarr_format: Literal[2, 3] | None = None,
+    filename_or_obj: Any, path: str | None, options: Any, consolidated: bool | None, zarr_format: Any = None
 ) -> Group:
-    """Open the group that Xarray's arguments name, for reading."""
+    """Open the group that Xarray's arguments name, for reading. Warns where consolidated metadata would be faster."""
     if isinstance(filename_or_obj, str) and "://" not in filename_or_obj:
         filename_or_obj = os.path.expanduser(filename_or_obj)  # noqa: PTH111 - a URL would not survive a Path
-    return open_group(
-        filename_or_obj,
-        "r",
-        path=path,
-        device="cpu",
-        storage_options=options,
-        use_consolidated=consolidated,
-        zarr_format=zarr_format,
-    )
+    how: dict[str, Any] = {"device": "cpu", "zarr_format": zarr_format, "use_consolidated": consolidated}
+    place, options = filename_or_obj, {"storage_options": options}
+    if path and consolidated is not False:
+        with suppress(GroupNotFoundError):  # no root, or one of the other format
+            place, options = open_group(place, "r", **how | options | {"use_consolidated": None}), {}
+            if place.metadata.consolidated_metadata is not None:
+                return open_group(place, "r", path=path, **how | {"use_consolidated": None})
+    group = open_group(place, "r", path=path, **how, **options)
+    others = isinstance(filename_or_obj, Group) or isinstance(group.store, VirtualStore) or group.store.zarr_format
+    if consolidated is None and not others and group.metadata.consolidated_metadata is None:
+        remedy = "make them with gzarr.consolidate_metadata, or read without them, more slowly, by consolidated=False"
+        failed = "Failed to open Zarr store with consolidated metadata"  # as Xarray says
+        warnings.warn(f"{failed}: {remedy}", RuntimeWarning, stacklevel=4)
+    return group
 
 
 def _closing(dataset: xr.Dataset, filename_or_obj: Any, opened: Group) -> xr.Dataset:
@@ -339,7 +345,7 @@ def _on_device(dataset: xr.Dataset, arrays: Mapping[str, Array], device: str, ch
     """Return the dataset with its data variables that are numbers read on a device, even if they are packed."""
     variables = {}
     for name, decoded in dataset.data_vars.items():
-        array = arrays[str(name)]
+        array = arrays[NONE_NAME if name is None else str(name)]
         unpack = _unpacked(array, decoded.variable)
         if isinstance(unpack, _Unpacked) or unpack is None:
             data = _device_data(array.to(device), unpack, decoded.dims, chunks)
@@ -365,8 +371,8 @@ def _device_data(array: Array, unpack: _Unpacked | None, dims: Sequence[Any], ch
         return indexing.LazilyIndexedArray(LazyArray(array, unpack))
     from gzarr.interop.dask import from_zarr
 
-    if isinstance(chunks, Mapping):
-        stored = map(length_of, array.metadata.grid)
-        chunks = tuple(chunks.get(dim, length) for dim, length in zip(dims, stored, strict=True))
+    if isinstance(chunks, Mapping) or chunks == "inner":
+        grid, given = (array.metadata.chunk_grid, {}) if chunks == "inner" else (array.metadata.grid, chunks)
+        chunks = tuple(given.get(dim, length) for dim, length in zip(dims, map(length_of, grid), strict=True))
     blocks = from_zarr(array, chunks=chunks)
     return blocks if unpack is None else blocks.map_blocks(unpack, dtype=unpack.dtype, meta=unpack(blocks._meta))  # noqa: SLF001 - how Dask says where blocks are

@@ -62,7 +62,7 @@ def into(
             shape[axis] = where.stop
         elif there != length:
             raise ValueError(
-                f"variable {name!r} has different dimension sizes: {length} along {dim!r}, "
+                f"variable {name!r} already exists with different dimension sizes: {length} along {dim!r}, "
                 f"{there} in {array.store_path}; "
                 "use append_dim= to append, region= to write a part"
             )
@@ -122,22 +122,25 @@ def region_slices(
     ------
     KeyError
         If "auto" does not find all values of a coordinate.
+    TypeError
+        If the region is no dict of slices.
     ValueError
         If the region does not fit the dataset.
     """
     given = dict.fromkeys(dataset.dims, "auto") if isinstance(region, str) and region == "auto" else region
     if not isinstance(given, Mapping):
-        raise TypeError(f"region must be a dict of dimensions to slices, or 'auto'; got {region!r}")
+        raise TypeError(f"region must be a dict, of dimensions to slices, or 'auto'; got {region!r}")
     unknown = sorted(map(str, set(given) - set(dataset.dims)))
     if unknown:
-        raise ValueError(f"region: the dataset has no dimensions {unknown}; it has {list(dataset.dims)}")
+        raise ValueError(f"all keys in ``region`` are not in Dataset dimensions: {unknown} not in {list(dataset.dims)}")
     if append_dim in given and append_dim is not None:
-        raise ValueError(f"{append_dim!r} is in both append_dim and region")
+        raise ValueError(f"cannot list the same dimension in both append_dim and region: {append_dim!r}")
     found = {dim: _slice(dataset, dim, part, arrays) for dim, part in given.items()}
     apart = [name for name, variable in dataset.variables.items() if not set(found) & set(variable.dims)]
     if found and apart:
         raise ValueError(
-            f"variables {apart} have no dimension of the region {list(found)}: leave them out with .drop_vars({apart})"
+            "all variables in the dataset to write must have at least one dimension in common with the region "
+            f"{list(found)}; leave the others out with .drop_vars({apart})"
         )
     return found, dataset.drop_vars(dataset.indexes)
 
@@ -145,8 +148,10 @@ def region_slices(
 def _slice(dataset: xr.Dataset, dim: Hashable, part: Any, arrays: Mapping[str, Array]) -> slice:
     if isinstance(part, str) and part == "auto":
         return _looked_up(dataset, dim, arrays)
-    if not isinstance(part, slice) or part.step not in (1, None):
-        raise ValueError(f"region: a slice with step 1 is needed for {dim!r}, got {part!r}")
+    if not isinstance(part, slice):
+        raise TypeError(f"all values in ``region`` must be slice objects, got {part!r} for {dim!r}")
+    if part.step not in (1, None):
+        raise ValueError(f"the step on all slices in ``region`` must be 1 or None, got {part!r} for {dim!r}")
     return part
 
 

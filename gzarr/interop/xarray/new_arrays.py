@@ -13,6 +13,7 @@ from xarray.backends.zarr import encode_zarr_attr_value, encode_zarr_variable
 
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import MetadataError
+from gzarr.interop.xarray.variables import HAS_STRINGS, OBJECTS
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, marking
 
 #: What an encoding may say besides the CF conventions, which Xarray takes out of it.
@@ -20,8 +21,6 @@ _CODECS = ("compressor", "compressors", "filters", "serializer", "codecs", "obje
 _KNOWN = frozenset(
     {*_CODECS, "chunks", "shards", "fill_value", "order", "chunk_key_encoding", "write_empty_chunks", "layout"}
 )
-#: How Xarray marks arrays of objects that are text.
-_TEXT = np.dtype("O", metadata={"element_type": str})
 #: What other formats leave there.
 _DROPPED = frozenset({"source", "original_shape", "preferred_chunks", "cache_metadata"})
 
@@ -56,9 +55,9 @@ def array_options(
             given.encoding = dict(encoding)
         except (TypeError, ValueError) as error:
             raise ValueError(f"encoding of variable {name!r} must be castable to a dict; got {encoding!r}") from error
-    if given.dtype.kind == "T":  # Xarray replaces missing text, if it may look for it
-        given = given.astype(object if given.chunks is None else _TEXT)
-    encoded = encode_zarr_variable(given, name=name)
+    if given.dtype.kind == "T" and not (HAS_STRINGS and given.dtype == np.dtypes.StringDType()):
+        given = given.astype(object if given.chunks is None else OBJECTS)  # Xarray replaces missing text
+    encoded = encode_zarr_variable(given, name=name, **({"zarr_format": 3} if HAS_STRINGS else {}))  # keeps strings
     dtype = str if _is_text(encoded.dtype) else encoded.dtype
     options = {key: value for key, value in encoded.encoding.items() if key not in _DROPPED}
     if options.get(MASK, MASK) is None:  # how Xarray is told to mark nothing
@@ -86,7 +85,7 @@ def array_options(
 
 
 def _is_text(dtype: np.dtype[Any]) -> bool:
-    return dtype.metadata is not None and dtype.metadata.get("element_type") is str
+    return dtype.kind == "T" or (dtype.metadata is not None and dtype.metadata.get("element_type") is str)
 
 
 def _check_known(name: str, options: Mapping[str, Any], zarr_format: int) -> None:
@@ -104,7 +103,7 @@ def _check_known(name: str, options: Mapping[str, Any], zarr_format: int) -> Non
 def _inherited(options: dict[str, Any], dtype: Any, ndim: int, zarr_format: Literal[2, 3]) -> dict[str, Any]:
     """Return what a variable was read with, as far as the new array can have it."""
     from_v3 = "serializer" in options
-    if from_v3 != (zarr_format == 3) and _has_codecs(options):
+    if from_v3 != (zarr_format == 3) and not options.keys().isdisjoint(_CODECS):
         # Filters of one format are not those of the other; one compressor of bytes is.
         compressors = options.get("compressors") or ()
         options = {key: value for key, value in options.items() if key not in _CODECS}
@@ -124,10 +123,6 @@ def _inherited(options: dict[str, Any], dtype: Any, ndim: int, zarr_format: Lite
     return {key: value for key, value in options.items() if value is not None or key == "compressors"}
 
 
-def _has_codecs(options: Mapping[str, Any]) -> bool:
-    return any(key in options for key in _CODECS)
-
-
 def _is_vlen(serializer: Any) -> bool:
     form = serializer if isinstance(serializer, Mapping) else serializer.to_dict()
     return str(form["name"]).startswith("vlen-")
@@ -137,6 +132,8 @@ def _chunks(chunks: Any, variable: xr.Variable) -> Any:
     """Return lengths of chunks: those of the encoding, else of Dask's blocks; None for gzarr's own choice."""
     if isinstance(chunks, (int, np.integer)):
         return (int(chunks),) * variable.ndim
+    if isinstance(chunks, (tuple, list)) and any(isinstance(length, float) for length in chunks):
+        raise TypeError(f"encoding: lengths of chunks are integers, got chunks={chunks!r}")
     if chunks is not None:
         return chunks
     return None if variable.chunks is None else tuple(max(1, *lengths) for lengths in variable.chunks)

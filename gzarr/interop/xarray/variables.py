@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from xarray.backends import BackendArray
+from xarray.backends.zarr import encode_zarr_variable
 from xarray.core import indexing
 
 from gzarr.codecs.registry import to_numcodecs
@@ -18,6 +20,11 @@ from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.threads import run_in_thread
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, decode_mask
 from gzarr.metadata.documents import split_codecs
+
+#: How Xarray marks arrays of objects that are text.
+OBJECTS = np.dtype("O", metadata={"element_type": str})
+#: Whether Xarray's engine "zarr" reads and writes NumPy's strings.
+HAS_STRINGS = "zarr_format" in signature(encode_zarr_variable).parameters
 
 
 class LazyArray(BackendArray):
@@ -37,11 +44,10 @@ class LazyArray(BackendArray):
         self._array = array
         self._unpack = unpack
         self.shape = array.shape
-        # Xarray recognizes text in arrays of objects by this metadata.
         meta = array.arrays[0].metadata if isinstance(array, LazyView) else array.metadata
         is_text = meta.data_type.variable == "string" and array.dtype.hasobject
-        stored = np.dtype("O", metadata={"element_type": str}) if is_text else array.dtype
-        self.dtype = stored if unpack is None else unpack.dtype
+        text = np.dtypes.StringDType() if HAS_STRINGS else OBJECTS
+        self.dtype: np.dtype[Any] = text if is_text else array.dtype if unpack is None else unpack.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         array = self._array
@@ -55,6 +61,8 @@ class LazyArray(BackendArray):
             return found.result() if isinstance(found, LazyView) else found
 
         values = indexing.explicit_indexing_adapter(key, array.shape, support, read)
+        if self.dtype.kind == "T":
+            return np.where(np.equal(values, None), "", values).astype(self.dtype)  # v2 may have None
         return values if self._unpack is None else self._unpack(values)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
@@ -83,7 +91,10 @@ def variable_of(array: Array, fill_is_missing: bool | None = None) -> xr.Variabl
             encoding["fill_value"] = meta.fill_value
         if MASK in attributes:
             attributes[MASK] = _decoded_mask(array, attributes[MASK])
-    return xr.Variable(dims, indexing.LazilyIndexedArray(LazyArray(array)), attributes, encoding)
+    data = LazyArray(array)
+    if data.dtype.kind == "T":
+        encoding["dtype"] = data.dtype  # else Xarray decodes it to objects
+    return xr.Variable(dims, indexing.LazilyIndexedArray(data), attributes, encoding)
 
 
 def _decoded_mask(array: Array, value: Any) -> Any:

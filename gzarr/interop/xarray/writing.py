@@ -25,7 +25,7 @@ from gzarr.hierarchy.new_nodes import options_from
 from gzarr.hierarchy.reaching import close_if_opened_here, join_storage_options, open_store_at
 from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.interop.finding import reads
-from gzarr.interop.xarray.datasets import as_dataset, check_names
+from gzarr.interop.xarray.datasets import NONE_NAME, as_dataset, check_names
 from gzarr.interop.xarray.existing_arrays import Region, into, region_slices
 from gzarr.interop.xarray.new_arrays import array_options
 from gzarr.interop.xarray.variables import dimensions
@@ -111,8 +111,8 @@ def to_zarr(
     ------
     ValueError
         If arguments contradict each other, or the dataset does not fit what is stored.
-    MetadataError
-        If an encoding makes no array.
+    KeyError, MetadataError
+        If an encoding is of no variable, or makes no array.
     ContainsArrayError, ContainsGroupError
         If something is stored there and the mode is "w-".
     GroupNotFoundError
@@ -231,6 +231,8 @@ def _dataset(
     dataset: xr.Dataset, store: Store, path: str, encoding: Mapping[Any, Any], unlimited: Any, call: _WriteCall
 ) -> tuple[Group, list[tuple[Array, _VariableWrite]]]:
     """Store metadata; return the group and what is to be written into its arrays."""
+    dataset = dataset.rename({None: NONE_NAME}) if None in dataset.variables else dataset
+    encoding = {NONE_NAME if name is None else name: how for name, how in encoding.items()}
     check_names(dataset, encoding)
     group = _existing(store, path, call)
     arrays = {} if group is None else dict(group.arrays())

@@ -44,6 +44,4 @@ def climate():
     )
 
 
-ENCODING = {
-    "t": {"dtype": "i2", "scale_factor": 0.01, "add_offset": 0.5, "_FillValue": -9999, "chunks": (10, 9, 6)},
-}
+ENCODING = {"t": {"dtype": "i2", "scale_factor": 0.01, "add_offset": 0.5, "_FillValue": -9999, "chunks": (10, 9, 6)}}

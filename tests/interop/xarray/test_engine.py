@@ -88,6 +88,8 @@ def test_what_the_engine_opens_is_stored_again_with_its_codecs_and_fill_values(t
     write(ours, tmp_path / "again.zarr", zarr_format=zarr_format, consolidated=False)
     again = gzarr.open_group(tmp_path / "again.zarr", "r")
     for name, array in root.arrays():
+        if name == "words" and zarr_format == 2 and write is not to_zarr:
+            continue  # Xarray makes fixed-length text of it
         assert again[name].codecs == array.codecs
         assert again[name].chunks == array.chunks
         assert again[name].fill_value == array.fill_value
@@ -121,6 +123,8 @@ def test_consolidated_metadata_can_be_required_or_left_out(path):
             document.unlink() if name == ".zmetadata" else document.write_text(json.dumps(text))
     with pytest.raises(gzarr.MetadataError, match="consolidated"):
         opened(path, consolidated=True)
+    with pytest.warns(RuntimeWarning, match="Failed to open Zarr store with consolidated metadata"):
+        opened(path)
     xr.testing.assert_identical(open_dataset(path, consolidated=False).load(), expected)
 
 
@@ -235,7 +239,26 @@ def test_trees_of_groups(tmp_path):
     assert sorted(xr.open_groups(tmp_path / "x.zarr", engine=GzarrBackendEntrypoint)) == ["/", "/a", "/a/b"]
     below = xr.open_datatree(tmp_path / "x.zarr", engine=GzarrBackendEntrypoint, group="a")
     assert sorted(below.groups) == ["/", "/b"]
-    xr.testing.assert_identical(opened(tmp_path / "x.zarr", group="a/b").load(), ours["a/b"].to_dataset(inherit=False))
+    gzarr.consolidate_metadata(tmp_path / "x.zarr")  # of the root, which groups are looked up in
+    below = opened(tmp_path / "x.zarr", group="a/b", consolidated=True)
+    xr.testing.assert_identical(below.load(), ours["a/b"].to_dataset(inherit=False))
+
+
+@pytest.mark.parametrize("write", [xr.Dataset.to_zarr, to_zarr])
+def test_text_is_numpys_strings_as_of_the_engine_zarr(tmp_path, zarr_format, write):
+    text = np.array(["a", "", "é" * 9], np.dtypes.StringDType())
+    given = xr.Dataset({"text": ("x", text), "one": ((), text[2]), None: ("x", [1, 2, 3])}, {"x": text[::-1]})
+    write(given, tmp_path / "x.zarr", zarr_format=zarr_format)
+    for chunks in (None, {}):
+        theirs = xr.open_dataset(tmp_path / "x.zarr", engine="zarr", chunks=chunks)
+        ours = opened(tmp_path / "x.zarr", chunks=chunks)
+        assert {k: v.dtype for k, v in ours.variables.items()} == {k: v.dtype for k, v in theirs.variables.items()}
+        xr.testing.assert_identical(ours.load(), theirs.load())
+    assert ours["text"].dtype.kind == ("T" if zarr_format == 3 or write is to_zarr else "U")
+    gzarr.create_array(
+        tmp_path / "x.zarr", name="n", shape=2, dtype=str, zarr_format=2, fill_value=None, overwrite=True
+    )
+    assert as_dataarray(gzarr.open_array(tmp_path / "x.zarr", path="n")).values.tolist() == ["", ""]
 
 
 # -- Dask, coroutines, other processes -----------------------------------------------------------------------------
@@ -255,6 +278,7 @@ def test_blocks_are_whole_shards(tmp_path):
     gzarr.open_group(tmp_path / "x.zarr", "a")
     dataset = opened(tmp_path / "x.zarr", chunks={})
     assert dataset["t"].chunks == ((50, 50),)
+    assert open_dataset(tmp_path / "x.zarr", chunks="inner")["t"].chunks == ((10,) * 10,)
     assert dataset["t"].encoding["shards"] == (50,) == z.shards
 
 
@@ -277,7 +301,8 @@ def test_the_entry_point_is_found_in_an_installed_package(tmp_path):
     wheel = build("wheel", copy_sources(tmp_path / "sources"), tmp_path / "wheel", **NO_COMPILERS)
     with zipfile.ZipFile(wheel) as file:
         file.extractall(tmp_path / "site")
-    code = f"import xarray; print(float(xarray.open_dataset({str(path)!r}, engine='gzarr')['t'].mean()))"
+    options = "engine='gzarr', consolidated=False"
+    code = f"import xarray; print(float(xarray.open_dataset({str(path)!r}, {options})['t'].mean()))"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""

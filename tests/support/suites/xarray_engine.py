@@ -1,7 +1,8 @@
-"""A plug-in of pytest that lets the tests of Xarray's engine "zarr" run on gzarr's engine and writer."""
+"""A plug-in of pytest that lets the tests of Xarray's engine "zarr" run on gzarr's, if ``GZARR_ENGINE`` is set."""
 
 from __future__ import annotations
 
+import os
 from functools import wraps
 from typing import Any
 
@@ -27,5 +28,6 @@ def _to_zarr(
     return to_zarr(self, store, mode, **how)
 
 
-xr.open_dataset = xarray.backends.api.open_dataset = _open_dataset
-xr.Dataset.to_zarr = xr.DataArray.to_zarr = _to_zarr  # type: ignore[method-assign, assignment]
+if "GZARR_ENGINE" in os.environ:
+    xr.open_dataset = xarray.backends.api.open_dataset = _open_dataset
+    xr.Dataset.to_zarr = xr.DataArray.to_zarr = _to_zarr  # type: ignore[method-assign, assignment]
