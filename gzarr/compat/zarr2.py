@@ -133,13 +133,14 @@ _INDEXING = ("ArrayIndexError", "BoundsCheckError", "NegativeStepError", "Vindex
 _ERRORS = {**dict.fromkeys(_INDEXING, SelectionError), "PathNotFoundError": NodeNotFoundError}
 _TYPES = {"DIMENSION_SEPARATOR": Literal[".", "/"], "MEMORY_ORDER": Literal["C", "F"], "ZARR_VERSION": Literal[2, 3]}
 _API = "2.18.7"  # which names and arguments follow
+_NONE: dict[str, Any] = {}
 _N5 = {"n5_keywords": ["n5", "dataType", "dimensions", "blockSize", "compression"]}
 
 install(
     CompatModule(name, names, homes)
     for name, names, homes in (
         ("zarr", {"__version__": _API}, ("gzarr",)),
-        *((f"zarr.{n}", {}, ("gzarr",)) for n in ("convenience", "core", "creation", "hierarchy", "sync")),
+        *((f"zarr.{n}", _NONE, ("gzarr",)) for n in ("convenience", "core", "creation", "hierarchy", "sync")),
         ("zarr.attrs", {"Attributes": Attributes}, ()),
         ("zarr.codecs", {}, ("numcodecs", "numcodecs.registry")),
         ("zarr.errors", {**_ERRORS, "FSPathExistNotDir": GroupNotFoundError}, ("gzarr.errors",)),

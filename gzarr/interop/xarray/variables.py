@@ -62,7 +62,8 @@ class LazyArray(BackendArray):
 
         values = indexing.explicit_indexing_adapter(key, array.shape, support, read)
         if self.dtype.kind == "T":
-            return np.where(np.equal(values, None), "", values).astype(self.dtype)  # v2 may have None
+            missing = np.asarray(values) == None  # noqa: E711 - of each element, which may be None in v2
+            return np.where(missing, "", values).astype(self.dtype)
         return values if self._unpack is None else self._unpack(values)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
