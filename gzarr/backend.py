@@ -5,8 +5,6 @@ it in one call per codec. Encoded bytes go in and arrays on the device come out.
 out when the array was opened (`Step`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import copy_context
@@ -220,7 +218,7 @@ class Backend(Protocol):
         ...
 
     @property
-    def host(self) -> Backend:
+    def host(self) -> "Backend":
         """The backend of the host, which handles shard indexes and encoded bytes for every device."""
         ...
 

@@ -20,8 +20,6 @@ Rules.
 5. Whatever a child has to do after a fork is registered with `after_fork`.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from _thread import start_new_thread

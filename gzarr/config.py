@@ -4,8 +4,6 @@
 be, or as Python's True, False and None.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import warnings
@@ -109,7 +107,7 @@ class Config(Mapping[str, Any]):
         """
         return self._values.get(key, default)
 
-    def set(self, values: Mapping[str, Any] | None = None, **kwargs: Any) -> _Restore:
+    def set(self, values: Mapping[str, Any] | None = None, **kwargs: Any) -> "_Restore":
         """Change settings: for good, or in a ``with`` statement until its end.
 
         Parameters
@@ -149,7 +147,7 @@ class Config(Mapping[str, Any]):
         self._values = {**before, **changes}
         return _Restore(self, before)
 
-    def enable_gpu(self) -> _Restore:
+    def enable_gpu(self) -> "_Restore":
         """Read into GPU memory by default: zarr-python's name for ``set(device="cuda")``.
 
         Returns

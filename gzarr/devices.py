@@ -4,8 +4,6 @@ One backend serves all arrays with the same device and options, so that they sha
 for a stream of the caller's is made for each call.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Mapping, MutableMapping

@@ -3,8 +3,6 @@
 NumPy's data types and names ("int16", "datetime64[ms]", "string") do the same and are shorter.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -188,7 +186,7 @@ class ZDType:
         return DataType(np.dtype(self.to_native_dtype()))
 
     @classmethod
-    def _checked(cls, found: ZDType) -> Self:
+    def _checked(cls, found: "ZDType") -> Self:
         if not isinstance(found, cls):
             raise MetadataError(f"the data type is {found}, not {cls.__name__}")
         return found

@@ -5,8 +5,6 @@ takes the GPU. Reads are strict, so that nothing passes because the host did it.
 those whose extra is not installed, cannot be made here and are left out.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from typing import Any

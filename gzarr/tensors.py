@@ -5,8 +5,6 @@ are recorded, with conjugation or negation pending, and for types that only ml_d
 array passes it through here. PyTorch is recognized by its data types, and never imported.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 ``HYPOTHESIS_PROFILE=explore python -m pytest tests/properties`` looks further, at random.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """The layers of the package, checked on the syntax trees: who may import whom, and what only one place may name."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Locks that know their thread, threads that re-entrant code may ask for at any point, and fresh children."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

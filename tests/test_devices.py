@@ -1,7 +1,5 @@
 """Choosing a device: names, options, one backend for equal ones, and what is said where no GPU can be used."""
 
-from __future__ import annotations
-
 import pickle
 import time
 import warnings

@@ -1,7 +1,5 @@
 """What the documentation shows runs, what it links to exists, and the README stays short."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Facts about the package as it is built: dependencies, extras, sizes, versions, what a wheel holds."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The lists of tests that may fail in the suites of other libraries are read, matched and rewritten as documented."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

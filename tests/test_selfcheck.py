@@ -1,7 +1,5 @@
 """The self-check: a sound device passes, each kind of fault is named, every codec is checked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

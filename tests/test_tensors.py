@@ -1,7 +1,5 @@
 """Tensors of PyTorch go wherever arrays of NumPy do. Without PyTorch, a double of it shows most of that."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The workflows of continuous integration, as actionlint sees them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

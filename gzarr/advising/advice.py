@@ -1,7 +1,5 @@
 """Advice as data and as text: findings, changes and gains. Applies it through a copy."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

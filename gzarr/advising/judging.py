@@ -4,8 +4,6 @@ Chunks and objects are counted on the chunk grids. What a codec chain stores is 
 the data. Nothing here is a time, and nothing was measured on a GPU.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The functions that users call."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Coroutines that open arrays and groups; those that read, write and list are methods of arrays and groups."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from typing import Any, ParamSpec, TypeAlias, TypeVar

@@ -4,8 +4,6 @@ Each runs on a thread, takes the arguments of the function of its name in `gzarr
 `AsyncGroup` where that gives an array or a group.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from gzarr.api import consolidated, groups, like, save

@@ -1,7 +1,5 @@
 """Functions that check what is stored: verify, repair and compare hierarchies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions that store the metadata of a whole hierarchy in one document, and open the hierarchy from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Unpack, overload
 

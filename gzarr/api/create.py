@@ -1,7 +1,5 @@
 """Functions that create arrays: from keywords, filled with a value, from data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """The state of an installation, for reports of bugs."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Iterator

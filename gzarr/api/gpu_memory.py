@@ -1,7 +1,5 @@
 """Objects in the memory of a GPU: zarr-python's `GpuMemoryStore`."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Mapping, MutableMapping
 from typing import Any, Self
 

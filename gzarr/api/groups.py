@@ -1,7 +1,5 @@
 """Functions that open, create and draw groups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """Functions that create arrays like another."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from gzarr.api.create import create_array

@@ -1,7 +1,5 @@
 """`gzarr.read_many` and `gzarr.write_many`: several selections, of one array or of many, as one queue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Finds the module whose functions take an array, so that code is written once for NumPy and CuPy."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Functions that open an array, or whatever is stored, and create it where the mode allows it."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """Publishes a finished array or group in one step, so that readers see all of it or none."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Functions that save and load whole arrays, and groups of arrays, in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """The functions of zarr 2 on stores: they create nodes, look for them, and delete, rename and list what is stored."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from gzarr.api.create import create

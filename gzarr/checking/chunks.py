@@ -6,8 +6,6 @@ Chunks are read whole, padding included: the array is read as if it ended with i
 much memory.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator

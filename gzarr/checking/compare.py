@@ -1,7 +1,5 @@
 """Compares two arrays or two hierarchies: members, metadata, and values in regions of bounded size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace

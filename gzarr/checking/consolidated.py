@@ -1,7 +1,5 @@
 """Finds where consolidated metadata differ from the documents that are stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any

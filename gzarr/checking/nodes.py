@@ -5,8 +5,6 @@ Arrays are listed by `list_objects`, which tells chunks from other objects. Noth
 documents, where nodes may lie below a group that is missing.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ Rules. Only what is asked for is touched. A chunk is read again under its lock, 
 shard, only the bad chunks are dropped; the others are copied as they are encoded.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass

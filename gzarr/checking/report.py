@@ -1,7 +1,5 @@
 """What a verification has found: text for people, fields for programs."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 

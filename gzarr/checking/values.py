@@ -1,7 +1,5 @@
 """Compares the values of two arrays, in regions of bounded size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """An opened array, ready to run: its store, layout, backend and chains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -52,7 +50,7 @@ class ArrayIO(NamedTuple):
     marker: Marker | None = None
     read_missing: bool = True
 
-    def without_missing(self) -> ArrayIO:
+    def without_missing(self) -> "ArrayIO":
         """Return the same array, reads of which raise `ChunkNotFoundError` for chunks that are not stored."""
         return self._replace(read_missing=False, compiled=None, cache=None)
 

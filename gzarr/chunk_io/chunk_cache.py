@@ -11,8 +11,6 @@ Rules: cached chunks are never handed out, only copied from. Missing chunks are 
 objects, whose size is unknown and which callers may change.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
@@ -106,7 +104,7 @@ class ChunkCache:
     def __repr__(self) -> str:
         return f"<ChunkCache {self.nbytes} of {self.max_nbytes} bytes, {self.hits} hits, {self.misses} misses>"
 
-    def __reduce__(self) -> tuple[type[ChunkCache], tuple[int]]:
+    def __reduce__(self) -> "tuple[type[ChunkCache], tuple[int]]":
         return ChunkCache, (self.max_nbytes,)
 
     def _find(self, key: Hashable, token: object | None) -> np.ndarray[Any, Any] | None:

@@ -6,8 +6,6 @@ a batch, the reference path does at once. Every batch of a write has objects of 
 is written. The batches of several reads, or of several writes, run together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import call

@@ -5,8 +5,6 @@ versions. What another process replaced meanwhile is read and merged again. Obje
 the same call, without a condition: whoever is merging one of them is refused, and begins again with the new bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import not_

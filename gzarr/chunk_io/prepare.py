@@ -5,8 +5,6 @@ nested. A sharding codec behind anything else (a delta over a whole shard, say) 
 and the shard is read whole.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Hashable, Sequence

@@ -12,8 +12,6 @@ object whole. Otherwise a partial write beside such a write could bring the old 
 excluded by the locks where the store has such locks; `gzarr.chunk_io.merging` is for stores that have conditions.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The command ``gzarr``: one file a command. Typer and Rich, which it is made of, come with the extra ``cli``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

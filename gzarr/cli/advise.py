@@ -1,7 +1,5 @@
 """The command ``gzarr advise``."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

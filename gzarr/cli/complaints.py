@@ -1,7 +1,5 @@
 """Says in one line on stderr what went wrong, with remedies as one types them in a shell."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable

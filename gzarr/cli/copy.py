@@ -1,7 +1,5 @@
 """The commands ``gzarr copy``, ``consolidate`` and ``migrate``, and the options that all copies share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """The command ``gzarr gpu``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any

@@ -10,8 +10,6 @@ section 6 (lengths of bodies); Fetch, section 3.2 (CORS).
 It is for viewers and colleagues, not for the open internet: a web server in front of it bounds what clients can take.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import socket

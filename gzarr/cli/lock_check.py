@@ -1,7 +1,5 @@
 """Checks that two hosts, or two mounts of one folder, exclude each other: both change one chunk at the same time."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from contextlib import suppress

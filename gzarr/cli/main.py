@@ -1,7 +1,5 @@
 """The command ``gzarr``: puts the commands together and runs one."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -1,7 +1,5 @@
 """The commands ``gzarr ome``: describe, validate, convert and draw OME-Zarr images, and build their pyramids."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -199,7 +197,7 @@ def thumbnail(
     print(f"wrote {escaped(out)}")
 
 
-def _opened(path: str, series: str | None) -> Image:
+def _opened(path: str, series: str | None) -> "Image":
     from gzarr.images import open_image
 
     return open_image(path, "r", series=int(series) if series and series.isdecimal() else series, device="cpu")
@@ -211,7 +209,7 @@ def _named_axes(array: gzarr.Array) -> str | None:
     return "".join(map(str, names)) if names and all(name in tuple("tczyx") for name in names) else None
 
 
-def _report(image: Image) -> Report:
+def _report(image: "Image") -> "Report":
     """What an image is."""
     from gzarr.display.info import Report
 
@@ -247,7 +245,7 @@ def _of_tiff(source: str, dest: str, version: str | None, keywords: dict[str, An
     return gzarr.convert.from_tiff(source, dest, ome=True, **keywords)
 
 
-def _of_array(array: gzarr.Array, dest: str, voxels: dict[str, Any], options: dict[str, Any]) -> Image:
+def _of_array(array: gzarr.Array, dest: str, voxels: dict[str, Any], options: dict[str, Any]) -> "Image":
     """Make an image of an array."""
     from gzarr.images import create_image
 

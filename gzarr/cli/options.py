@@ -1,7 +1,5 @@
 """The table of commands, how they print, the arguments and options that several share, and how values are read."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """The command ``gzarr serve``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """The commands ``gzarr stats`` and ``gzarr histogram``."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict
@@ -45,7 +43,7 @@ class Scale(NamedTuple):
     units: str = ""
 
     @classmethod
-    def of(cls, array: Any) -> Scale:
+    def of(cls, array: Any) -> "Scale":
         """What an array says; nothing of times, which have their unit."""
         if array.dtype.kind in "mM":
             return cls()

@@ -1,7 +1,5 @@
 """The commands ``gzarr tree``, ``ls`` and ``info``."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,7 +35,7 @@ def tree(
     print(repr(_drawn(node, node.basename or "/", level, stored=stored)))
 
 
-def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, stored: bool) -> Tree:
+def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, stored: bool) -> "Tree":
     """A node and what is below it."""
     from gzarr.display.info import Tree
     from gzarr.hierarchy.group_info import trees_left_out

@@ -1,7 +1,5 @@
 """The commands ``gzarr verify`` and ``compare``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, get_args
 
 import typer

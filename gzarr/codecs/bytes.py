@@ -1,7 +1,5 @@
 """The ``bytes`` codec: the elements of an array as bytes, in C order and a chosen byte order."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

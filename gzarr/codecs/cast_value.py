@@ -1,7 +1,5 @@
 """The ``cast_value`` codec: numbers of one data type stored as numbers of another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

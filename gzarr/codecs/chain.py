@@ -5,8 +5,6 @@ does not name the one in the middle, and its filters come in any order. So numco
 missing serializer is inserted where the chain first needs bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

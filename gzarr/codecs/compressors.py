@@ -1,7 +1,5 @@
 """The compressors and the checksum of Zarr v3: gzip, zstd, Blosc and crc32c."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self

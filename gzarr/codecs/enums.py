@@ -1,7 +1,5 @@
 """zarr-python's names for the values of configuration fields. Each is the string itself, which may be given instead."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -32,7 +30,7 @@ class BloscShuffle(StrEnum):
     bitshuffle = "bitshuffle"
 
     @classmethod
-    def from_int(cls, number: int) -> BloscShuffle:
+    def from_int(cls, number: int) -> "BloscShuffle":
         """Return the shuffle that numcodecs and Zarr v2 give a number: 0, 1 or 2. Raises ValueError."""
         if number not in range(3):
             raise ValueError(f"a shuffle of Blosc is 0, 1 or 2, got {number!r}")

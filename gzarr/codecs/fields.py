@@ -1,7 +1,5 @@
 """Checks of configuration fields that the codec specs share."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -3,8 +3,6 @@
 zarr 2 gives it the id "n5_wrapper", and so do the documents that `gzarr.storage.n5` shows of an N5 data set.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ be read and copied. This module knows what the codecs of numcodecs itself do to 
 codec is of kind "any": it gets an array if the chunk still is one, and makes bytes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -15,8 +15,6 @@ nvCOMP verifies no checksum and promises little for damaged streams: add ``crc32
 Source: nvCOMP 6, headers of the batched C interface; KvikIO 25.08, NvCompBatchCodec.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 
@@ -26,7 +24,7 @@ from gzarr.errors import MetadataError
 
 PREFIX = "nvcomp."
 #: The codecs by name.
-BY_NAME: dict[str, type[NvcompSpec]] = {}
+BY_NAME: "dict[str, type[NvcompSpec]]" = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """From JSON and other libraries' codec objects to specs, and registration of third-party codecs."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module

@@ -6,8 +6,6 @@ value and the candidate are compared in the wider type. A result is out of range
 exponent, so rounding towards zero never overflows below the next power of two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ``scale_offset`` codec: ``(x - offset) * scale`` in the data type of the array."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """The ``sharding_indexed`` codec: many inner chunks and an index in one object."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias

@@ -5,8 +5,6 @@ Nothing here computes on chunks. Each backend keeps a table from a spec's ``name
 *prepared* once, when an array is opened (`gzarr.codecs.chain`), into steps with known dtypes, shapes and sizes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from abc import ABC, abstractmethod

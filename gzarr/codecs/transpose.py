@@ -1,7 +1,5 @@
 """The ``transpose`` codec: permutes the dimensions of a chunk."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """The ``vlen-utf8`` and ``vlen-bytes`` codecs: strings of variable length, each after its length."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Self
 

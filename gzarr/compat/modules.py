@@ -1,7 +1,5 @@
 """Modules with the names of zarr's: what is asked of them is found in gzarr's modules."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module

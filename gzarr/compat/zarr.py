@@ -10,8 +10,6 @@ not, they are gzarr's, as far as it has something of the kind::
     z = zarr.create_array("data.zarr", shape=(4, 4), chunks=(2, 2), dtype="i4")  # an array of gzarr
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Iterator

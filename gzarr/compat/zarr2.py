@@ -9,8 +9,6 @@ Its modules have the names that users import. Nodes that are created without a f
     z = open_array(DirectoryStore("data.zarr"), mode="w", shape=4, chunks=2, dtype="i4")
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Recognizes the format of a file by its first bytes and its name, and converts it to Zarr."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

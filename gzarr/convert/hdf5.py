@@ -1,7 +1,5 @@
 """Converts HDF5 files to Zarr and back, with h5py (the extra ``hdf5``)."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ that its regions are read in the file's order and transposed. Samples of a pixel
 of one element that OME-Zarr has no name for are left out.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

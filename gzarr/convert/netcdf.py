@@ -4,8 +4,6 @@ Values stay packed: ``scale_factor`` and ``add_offset`` are attributes, as in xa
 at once, so every read holds one lock.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Reads rasters by rasterio, and writes Cloud Optimized GeoTIFF."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

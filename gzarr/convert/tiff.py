@@ -1,7 +1,5 @@
 """Converts TIFF, BigTIFF, OME-TIFF and ImageJ files to Zarr by segment, and arrays to TIFF: with tifffile."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

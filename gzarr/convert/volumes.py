@@ -5,8 +5,6 @@ of OME-Zarr. `gzarr.images.create_image` makes an image of it, in bounded memory
 space, a coordinate system of OME-Zarr 0.6 keeps it.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Writes a tree of sources of any format to Zarr, and replaces files when they are complete."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Copies one array into another: region by region, or without decoding if both store the same chunks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

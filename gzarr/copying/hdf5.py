@@ -4,8 +4,6 @@ HDF5 has features that Zarr lacks: references, soft and external links, groups t
 followed if they lead somewhere; everything else is refused with an error that names it, before anything is written.
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping

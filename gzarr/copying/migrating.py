@@ -5,8 +5,6 @@ is touched. Everything is planned before anything is written. The outermost docu
 then, and a migration that was interrupted can be repeated: what has a document of v3 keeps it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans the copy of each array, its chunks, metadata and route, before anything is written; then writes the array."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

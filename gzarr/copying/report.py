@@ -1,7 +1,5 @@
 """Reports of copies: text for people, fields for programs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gzarr.display.info import number

@@ -1,7 +1,5 @@
 """Sources of copies: arrays that are read region by region, and the groups that contain them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

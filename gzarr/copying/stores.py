@@ -1,7 +1,5 @@
 """zarr 2's ``copy_store``: copies stored objects unchanged from one store to another, and prints lines of it."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -152,12 +150,12 @@ def _copy_keys(
     source: Store,
     dest: Store,
     pairs: Sequence[tuple[str, str]],
-    log: Log,
+    log: "Log",
     taken: Collection[str],
     if_exists: str,
     *,
     dry_run: bool,
-) -> Counts:
+) -> "Counts":
     counts = Counts()
     for batch in _batches(source, dest, pairs, dry_run=dry_run):
         todo = []
@@ -220,7 +218,7 @@ class Counts(NamedTuple):
     nskipped: int = 0
     nbytes: int = 0
 
-    def plus(self, other: Counts) -> Counts:
+    def plus(self, other: "Counts") -> "Counts":
         """The sum of both."""
         return Counts(self[0] + other[0], self[1] + other[1], self[2] + other[2])
 

@@ -5,8 +5,6 @@ route. Then the chunks of each array are written, followed by its metadata, and 
 complete (see `gzarr.copying.planning`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

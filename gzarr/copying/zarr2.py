@@ -4,8 +4,6 @@ A dry run of the whole copy precedes the first write. So what would stop it midw
 element type that the destination lacks) stops it at the start. An array appears at its destination when it is complete.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

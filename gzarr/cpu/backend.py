@@ -1,7 +1,5 @@
 """The CPU backend: decodes chunk by chunk while each is in cache, on several threads where that pays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
@@ -113,7 +111,7 @@ class CpuBackend:
     reduce_windows = staticmethod(reduce_windows)
 
     @property
-    def host(self) -> CpuBackend:
+    def host(self) -> "CpuBackend":
         """The backend itself."""
         return self
 

@@ -1,7 +1,5 @@
 """Memory to decode into, which stays in cache and costs no page faults; and how much memory a call takes."""
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections import deque

@@ -4,8 +4,6 @@ This happens only if another codec than a transpose comes before ``sharding_inde
 Otherwise `gzarr.layout.sharded.Sharded` reads just the chunks that are wanted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

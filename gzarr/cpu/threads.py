@@ -4,8 +4,6 @@ NumPy and the codecs release the interpreter's lock while they work on large chu
 of a few kilobytes the interpreter is the cost, and one thread is faster.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -3,8 +3,6 @@
 `reduce_present` leaves out what is missing, with NumPy or CuPy (`xp`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product

@@ -3,8 +3,6 @@
 Lines have the colour of the page's text, for dark pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil, sqrt
 

@@ -1,7 +1,5 @@
 """Reports for people: ``array.info``, ``group.info``, ``array.placement`` and the tree of a group."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -77,7 +75,7 @@ class Tree:
 
     __slots__ = ("children", "label")
 
-    def __init__(self, label: str, children: Sequence[Tree] = ()) -> None:
+    def __init__(self, label: str, children: "Sequence[Tree]" = ()) -> None:
         self.label = label
         self.children = children
 

@@ -1,7 +1,5 @@
 """Reports the progress of a copy or a check to a function or as a bar in the terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,7 +44,7 @@ def counted(wanted: ProgressLike, total: int) -> Iterator[Callable[[int, str], N
         yield add
 
 
-def _bar() -> Progress:
+def _bar() -> "Progress":
     """A bar on stderr, with what was done, the rate and the time that is left. Raises: MissingExtraError."""
     from gzarr.storage.extras import require  # with NumPy, which the help of commands does without
 

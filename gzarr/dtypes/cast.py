@@ -1,7 +1,5 @@
 """Turns a user's ``fill_value=`` into a scalar of the array's type, and refuses what the type cannot represent."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`DataType`, a Zarr data type in memory, and the rules for structs that both formats share."""
 
-from __future__ import annotations
-
 import reprlib
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias

@@ -4,8 +4,6 @@ Both formats write them by name, as TensorStore does: ``"bfloat16"``. An element
 in memory and in chunks, with its value in the low bits.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -7,8 +7,6 @@ Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#fill-value-enco
 https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math

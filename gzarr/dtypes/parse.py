@@ -1,7 +1,5 @@
 """Turns what users pass as ``dtype=`` into a `DataType`, and registers data types of third parties."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

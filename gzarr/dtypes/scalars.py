@@ -4,8 +4,6 @@ The tables are keyed by scalar type (``dtype.type``). They start with the types 
 registered dtypes are added at first use.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any, Literal, TypeAlias
 

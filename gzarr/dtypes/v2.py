@@ -7,8 +7,6 @@ NumPy's ``dtype.descr`` and zarr-python 2. Types from outside NumPy have their n
 Source: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -9,8 +9,6 @@ Source: https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html and
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Each class also derives from the built-in error that a NumPy, h5py or zarr user 
 found, where, and what to do; attributes carry the same facts for programs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gzarr.errors.escaping import escaped_lines

@@ -5,8 +5,6 @@ progress, logs, HTML, and what commands print. Letters of all languages stay as 
 attributes of errors and reports, keep what is stored.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

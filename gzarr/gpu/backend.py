@@ -12,8 +12,6 @@ Rules: the device memory of all batches stays under the cap, and batches that do
 are checked once, when the batch is done, and a failure names its chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace

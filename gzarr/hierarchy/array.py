@@ -4,8 +4,6 @@ The class holds the state and the documentation. The work is done by functions o
 ``selecting``, ``resizing``, ``array_views``, ``array_info``, ``stats``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
@@ -681,7 +679,7 @@ class Array(Node[ArrayMeta]):
         return RegionWriter(self, region)
 
     @property
-    def lazy(self) -> LazyView:
+    def lazy(self) -> "LazyView":
         """The array as a view: selections of it are views, too, and are read when their elements are asked for.
 
         Examples
@@ -817,7 +815,7 @@ class Array(Node[ArrayMeta]):
         max_nbytes: int = 256 << 20,
         progress: ProgressLike = None,
         on: Any = None,
-    ) -> Stats:
+    ) -> "Stats":
         """Compute the least and the greatest element, mean and standard deviation, without loading the array.
 
         Chunks are read by several threads, each once; those that are not stored are counted without being read. Means
@@ -1255,7 +1253,7 @@ class Array(Node[ArrayMeta]):
         return self._with(meta, read_only=hides, is_view=True, out_dtype=None)
 
     def to(
-        self, device: str | Backend, *, chunk_cache: ChunkCache | None = None, **options: Unpack[DeviceKeywords]
+        self, device: str | Backend, *, chunk_cache: "ChunkCache | None" = None, **options: Unpack[DeviceKeywords]
     ) -> Self:
         """Return the same array with its reads on another device.
 

@@ -1,7 +1,5 @@
 """What an array is and occupies: its report, its page in a notebook, its codecs, its digest, its metadata as a view."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -5,8 +5,6 @@ are read at once, methods become coroutine functions that run on a thread, and t
 generators. Nodes among arguments are unwrapped, nodes among results wrapped.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Self

@@ -1,7 +1,5 @@
 """User attributes: those of an array or group, and those of a document by itself, as zarr 2 has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import nullcontext
 from typing import Any

@@ -5,8 +5,6 @@ by the grid of their arrays and by size, and `plan_arrays` cuts all of them at o
 of the CPU is left to the caller.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple

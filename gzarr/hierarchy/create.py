@@ -1,7 +1,5 @@
 """Puts new arrays and groups into stores, one or many, with the groups above them that are missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

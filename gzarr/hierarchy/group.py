@@ -4,8 +4,6 @@ The class holds the state and the documentation. The work is done by functions o
 ``new_nodes``, ``create``, ``group_info``.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Self, Unpack
 
@@ -313,7 +311,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def create_group(self, name: str, *, overwrite: bool = False, attributes: Any = None) -> Group:
+    def create_group(self, name: str, *, overwrite: bool = False, attributes: Any = None) -> "Group":
         """Create a group, and missing groups above it.
 
         Parameters
@@ -349,7 +347,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         meta = new_group_meta(self.store, path, attributes or {}, self.metadata.zarr_format, overwrite=overwrite)
         return Group(self.store, path, meta, self.opened_with)
 
-    def create_groups(self, *names: str, overwrite: bool = False, attributes: Any = None) -> tuple[Group, ...]:
+    def create_groups(self, *names: str, overwrite: bool = False, attributes: Any = None) -> "tuple[Group, ...]":
         """Create several groups.
 
         Parameters
@@ -366,7 +364,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         """
         return tuple(self.create_group(name, overwrite=overwrite, attributes=attributes) for name in names)
 
-    def require_group(self, name: str, overwrite: bool = False) -> Group:
+    def require_group(self, name: str, overwrite: bool = False) -> "Group":
         """Open the group with a name, creating it if it is missing.
 
         Parameters
@@ -394,7 +392,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         meta = require_group_meta(self.store, path, {}, zarr_format)
         return Group(self.store, path, meta, self.opened_with, read_only=self._read_only)
 
-    def require_groups(self, *names: str) -> tuple[Group, ...]:
+    def require_groups(self, *names: str) -> "tuple[Group, ...]":
         """Open several groups, creating those that are missing.
 
         Parameters

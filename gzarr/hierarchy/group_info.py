@@ -1,7 +1,5 @@
 """What a group shows of itself: its report, its tree and its page in a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import repeat
 

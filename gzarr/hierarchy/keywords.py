@@ -5,8 +5,6 @@ Each class lists what a function takes besides its named parameters. The fields 
 `gzarr.hierarchy.options.check_keywords` checks keywords against them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Literal, TypeAlias, TypedDict

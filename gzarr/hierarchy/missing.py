@@ -3,8 +3,6 @@
 What is made of an array, such as its statistics and the levels of an image, leaves them out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -47,7 +45,7 @@ class Missing(NamedTuple):
     window: Coords | None = None
     others: MissingData | None = None
 
-    def above(self, factors: Coords) -> Missing:
+    def above(self, factors: Coords) -> "Missing":
         """The same of an array whose elements are made of windows of this one."""
         window = factors if self.window is None else tuple(w * f for w, f in zip(self.window, factors, strict=True))
         return self._replace(window=window)

@@ -4,8 +4,6 @@ The keywords of zarr 2 (``compressor filters object_codec dimension_separator``)
 filters serializer codecs chunk_key_encoding shards``) are accepted together, for both formats: codecs are translated.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Mapping

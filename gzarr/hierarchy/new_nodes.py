@@ -3,8 +3,6 @@
 Keywords are the fields of `gzarr.hierarchy.options.ArrayOptions`, in the style of zarr 2, zarr-python 3 or h5py.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What arrays and groups have in common: a place in a store, metadata, attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
@@ -229,7 +227,7 @@ class Node(Generic[M]):
         await run_in_thread(self.attrs.put, new_attributes)
         return self
 
-    def verify(self, progress: ProgressLike = None) -> Verification:
+    def verify(self, progress: ProgressLike = None) -> "Verification":
         """Read and check everything that is stored of the node and below it: `gzarr.verify`.
 
         Parameters

@@ -1,7 +1,5 @@
 """The options of a new array, how an array object reads and writes, and the marker for an option not given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, fields
 from dataclasses import field as dataclass_field
@@ -238,7 +236,7 @@ class OpenOptions:
         is_auto = (config["device"] if device is None else device) == "auto"
         return "cpu" if is_auto and self.chunk_cache is not None else device
 
-    def opened_with(self, outer: OpenedWith) -> OpenedWith:
+    def opened_with(self, outer: "OpenedWith") -> "OpenedWith":
         """Add to what a group hands to its members, or to the backend of a device. Raises DeviceError, TypeError."""
         cache = self.chunk_cache
         if cache is not None and not isinstance(cache, ChunkCache):
@@ -287,7 +285,7 @@ class OpenedWith(NamedTuple):
         """Return it as keywords of the functions that create."""
         return {"device": self.backend, **{name: getattr(self, name) for name in self._fields[1:]}}
 
-    def on(self, device: str | Backend, **options: Any) -> OpenedWith:
+    def on(self, device: str | Backend, **options: Any) -> "OpenedWith":
         """Return the same for another device; the cache goes along to the CPU only.
 
         ``device`` and ``options`` are those of `gzarr.devices.backend_for`. Raises DeviceError, ValueError.

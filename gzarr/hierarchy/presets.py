@@ -10,8 +10,6 @@ to cut than another, and nearly divide the extents, so that edges need little pa
 guide (streams of 64 KiB), and the index of a shard, which takes 16 bytes per chunk.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

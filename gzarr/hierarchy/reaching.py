@@ -1,7 +1,5 @@
 """Turns what callers give as a place (path, URL, store, array or group, with options) into a store and a path in it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, TypeVar

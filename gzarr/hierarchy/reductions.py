@@ -5,8 +5,6 @@ What is not stored is not read.
 Results are combined in the order of the blocks, whatever the threads do, so they are the same each time.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence

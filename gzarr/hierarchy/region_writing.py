@@ -1,7 +1,5 @@
 """Writes from many places: regions of whole stored objects, and writers that refuse whatever is not their own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gzarr.errors import SelectionError

@@ -5,8 +5,6 @@ and other libraries, which leave the chunks at the edge as they are. So an array
 its old edge and for new ones that are there already.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, product

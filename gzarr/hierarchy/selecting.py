@@ -1,7 +1,5 @@
 """Reads and writes selections of an array: as jobs of the engine, as rows, and by the brackets of accessors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`Array.stats`: the least and greatest element, mean, standard deviation and histogram of arrays of any size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -96,7 +94,7 @@ def stats_of(
     return found if time is None else _as_times(time, found, part)
 
 
-def _as_times(dtype: np.dtype[Any], found: Stats, part: _Moments) -> Stats:
+def _as_times(dtype: np.dtype[Any], found: Stats, part: "_Moments") -> Stats:
     """Statistics of the numbers behind times as those of the times."""
     times = {"min": part.low, "max": part.high, "mean": Fraction(part.total, part.n) if part.n else math.nan}
     made: Any = {n: np.array(round(time) if part.n else _NAT, "i8").view(dtype)[()] for n, time in times.items()}
@@ -104,7 +102,7 @@ def _as_times(dtype: np.dtype[Any], found: Stats, part: _Moments) -> Stats:
     return replace(found, n_nan=found.n_missing, n_missing=0, std=std, **made)
 
 
-def _as_numpy(dtype: np.dtype[Any], part: _Moments) -> tuple[Any, Any]:
+def _as_numpy(dtype: np.dtype[Any], part: "_Moments") -> tuple[Any, Any]:
     """The limits of a histogram in the type whose arithmetic NumPy uses for its edges."""
     return (dtype.type(part.low), dtype.type(part.high)) if part.n else (part.low, part.high)
 

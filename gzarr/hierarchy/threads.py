@@ -9,8 +9,6 @@ Cancelling the task that awaits a call gives up waiting. A call that has not beg
 begun runs to its end on its thread, so a cancelled write may or may not have been made, in whole objects.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextvars
 from collections.abc import Callable

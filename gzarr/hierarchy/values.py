@@ -1,7 +1,5 @@
 """Checks and shapes what goes into a selection and comes out: values to write, also lazy, and arrays to read into."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence

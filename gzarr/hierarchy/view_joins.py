@@ -1,7 +1,5 @@
 """Joins of lazy views."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Coordinates of lazy views: the arrays that are named as the axes, in the same group."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reads and writes lazy views: of an array in one plan, of several that are joined as one queue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial

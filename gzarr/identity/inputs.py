@@ -7,8 +7,6 @@ of all bytes. Of arrays with more objects than `SAMPLED`, a spread and always eq
 10 ms for local files, and a few rounds of concurrent requests to servers.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from hashlib import sha256

@@ -5,8 +5,6 @@ functions, and for inputs that cannot be compared. Texts that functions hold are
 be secrets.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +47,7 @@ class Run:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
 
-    def joined(self, other: Run) -> Self:
+    def joined(self, other: "Run") -> Self:
         """The run with the functions, inputs and arguments of another one, too."""
         parts = ({**getattr(self, n), **getattr(other, n)} for n in ("functions", "inputs", "arguments"))
         return type(self)(self.token, *parts)

@@ -6,8 +6,6 @@ store of them. A value that contains itself is digested once. What cannot be com
 which names it.
 """
 
-from __future__ import annotations
-
 import builtins
 import copyreg
 import dis

@@ -1,7 +1,5 @@
 """Arrays cut into blocks of one shape."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass

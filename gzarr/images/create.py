@@ -1,7 +1,5 @@
 """Creates images: the group, level 0, and the metadata, which are written last."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack

@@ -1,7 +1,5 @@
 """Blocks that several threads put together out of parts, each thread on a stream of its own."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

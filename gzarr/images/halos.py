@@ -6,8 +6,6 @@ same run, so that it is copied within the block; "wrap" takes elements at the ot
 their own. A halo may be deeper than the axis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from operator import index

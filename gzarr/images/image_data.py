@@ -1,7 +1,5 @@
 """The data of an image: its levels, and where their elements lie."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -235,7 +233,7 @@ class ImageData:
 
     # -- other forms ---------------------------------------------------------------------------------------------------
 
-    def to(self, device: str | Backend, **options: Unpack[DeviceKeywords]) -> Self:
+    def to(self, device: "str | Backend", **options: "Unpack[DeviceKeywords]") -> Self:
         """Return the same image with its reads on another device: see `gzarr.Array.to`."""
         group = self.group.to(device, **options)
         levels = tuple(

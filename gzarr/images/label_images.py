@@ -4,8 +4,6 @@ Theory of operation. Labels are an image in the group "labels" of their image, w
 once its own metadata are complete, so a write that is killed leaves nothing that viewers find.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, Unpack

@@ -4,8 +4,6 @@ Coordinates are taken if they are regular, and refused otherwise: an image has a
 What a call says besides must not contradict them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What a new level of an image is made with: data type, chunks, numbers by axis, keywords of its array."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict

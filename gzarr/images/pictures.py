@@ -4,8 +4,6 @@ The coarsest level that has enough voxels is read, one plane of one channel at a
 image takes little memory. Channels are blended in their colours, labels have one colour each.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Mapping, Sequence

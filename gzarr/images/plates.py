@@ -1,7 +1,5 @@
 """Plates of high-content screening: wells in rows and columns, each with images of some fields of view."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Unpack, overload
 

@@ -5,8 +5,6 @@ its stop, which is excluded, as with indices: slices that meet share no element.
 nearest one, so that coarse levels show small regions too.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

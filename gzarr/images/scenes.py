@@ -6,8 +6,6 @@ Those of the images themselves join them, so that there is a way from each image
 Source: https://ngff.openmicroscopy.org/0.6/, "scene" metadata.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, Unpack

@@ -1,7 +1,5 @@
 """The ranges of intensities that channels are shown with: those of the values, where nobody has said others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

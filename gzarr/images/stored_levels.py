@@ -3,8 +3,6 @@
 Opening raises what keeps an image from being read; validation tells that, and what opening tolerates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -8,8 +8,6 @@ On a device, a task has a stream of its own. It comes after what the caller had 
 what the caller submits after them. So one task may be read, another one computed, and a third one encoded meanwhile.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue

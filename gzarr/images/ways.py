@@ -1,7 +1,5 @@
 """Ways between the coordinate systems of images and scenes, whose transformations may be stored in arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ Source: the guess is h5py's rule as zarr tuned it (targets grow with the array f
 made without ``chunks=`` have the chunks that zarr-python would give them.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Iterable, Sequence

@@ -9,8 +9,6 @@ Rules: everything is a column of numbers, and no Python object is made for a box
 for a chunk, which takes all of the chunk and hands it to `Slots`: those make the copies.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise, repeat
@@ -53,7 +51,7 @@ class Fragments(NamedTuple):
     chunk: Indices
     start: Indices
 
-    def take(self, rows: Any) -> Fragments:
+    def take(self, rows: Any) -> "Fragments":
         """Some of the fragments. rows: an index of NumPy."""
         return Fragments(*[column[rows] for column in self])
 
@@ -97,7 +95,7 @@ class CopyPlan(NamedTuple):
         one_each = copies.stop - copies.start == last - first
         return CopyTable(self.spans[copies], _NO_LISTS, None if one_each else firsts - firsts[0], self.slots[copies])
 
-    def by_object(self, objects: Grid) -> CopyPlan:
+    def by_object(self, objects: Grid) -> "CopyPlan":
         """The same with the chunks of one stored object together. objects: the grid of these."""
         if objects is self.grid:
             return self

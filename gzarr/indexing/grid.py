@@ -5,8 +5,6 @@ past the extent (it is stored whole, padded). A rectilinear axis has a length fo
 Source: Zarr v3 core, "regular grid"; zarr-extensions, chunk grid "rectilinear".
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -50,11 +48,11 @@ class RegularAxis:
         """Chunk boundaries, from 0 to the extent."""
         return [*range(0, self.extent, self.length), self.extent] if self.extent else [0]
 
-    def subdivided(self, length: int) -> RegularAxis:
+    def subdivided(self, length: int) -> "RegularAxis":
         """The axis with every chunk cut into chunks of ``length``."""
         return RegularAxis(self.extent, length)
 
-    def resized(self, extent: int, multiple: int = 1) -> RegularAxis:
+    def resized(self, extent: int, multiple: int = 1) -> "RegularAxis":
         """The axis with another extent; its chunks stay as long as they are."""
         return RegularAxis(extent, self.length)
 
@@ -95,11 +93,11 @@ class VaryingAxis:
         """Chunk boundaries, from 0 to the extent."""
         return [*self.starts[: self.nchunks], self.extent] if self.extent else [0]
 
-    def subdivided(self, length: int) -> VaryingAxis:
+    def subdivided(self, length: int) -> "VaryingAxis":
         """The axis with every chunk cut into chunks of ``length``, which divides them all."""
         return VaryingAxis(self.extent, tuple(length for n in self.lengths for _ in range(n // length)))
 
-    def resized(self, extent: int, multiple: int = 1) -> VaryingAxis:
+    def resized(self, extent: int, multiple: int = 1) -> "VaryingAxis":
         """The axis with another extent: growing past the last chunk adds one, shrinking drops those left empty.
 
         multiple: what the length of a chunk that is added must be a multiple of.

@@ -3,8 +3,6 @@
 Source: Zarr v3 core, "chunk key encoding" (default, v2); Zarr v2, "chunks".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

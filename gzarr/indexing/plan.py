@@ -8,8 +8,6 @@ chunks. Tables are made of `BoxPlan.axes`, whose spans may be columns, and of `P
 Source: the partition idea is TensorStore's "grid partition": strided axes separate, index arrays form joint sets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, islice, pairwise, product

@@ -4,8 +4,6 @@ Every stored object of the destination is in one region, so it is written once a
 several regions is decoded once for each. Regions grow, within their limit, along the axis that saves most of that.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

@@ -9,8 +9,6 @@ coordinate array per axis, in result order.
 Source: NumPy's indexing rules; zarr-python's user guide on advanced indexing for what brackets fall back to.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from types import EllipsisType

@@ -5,8 +5,6 @@ sequence that makes its members when they are looked at (`ColumnSpans`). Tables 
 without an object for each chunk (`make_rows`).
 """
 
-from __future__ import annotations
-
 import struct
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ What an executor leaves becomes `Part`s again, one for a chunk, for the referenc
 Rules: batches may be made in any order, by several threads, and again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import prod

@@ -8,8 +8,6 @@ that follow each other are one, so that a view is always a single selection.
 Source: the index transforms of TensorStore.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -86,11 +84,11 @@ class Transform(NamedTuple):
             dim += 1
         return cls(selection.shape, tuple(axes))
 
-    def then(self, inner: Transform) -> Transform:
+    def then(self, inner: "Transform") -> "Transform":
         """The view that ``inner`` is of this view."""
         return Transform(inner.shape, tuple([_then(axis, inner) for axis in self.axes]))
 
-    def transposed(self, order: tuple[int, ...]) -> Transform:
+    def transposed(self, order: tuple[int, ...]) -> "Transform":
         """The view with its axes in another order."""
         place = [order.index(dim) for dim in range(len(order))]
         axes = tuple([Affine(place[dim], 0, 1) for dim in range(len(order))])
@@ -168,7 +166,7 @@ class Transform(NamedTuple):
             sizes.append(int(np.prod([self.shape[dim] for dim in dims], dtype=object)))
         return values[(*key, ...)].reshape((*sizes, *inner))
 
-    def split(self, number: int, low: int, high: int) -> tuple[Any, Transform] | None:
+    def split(self, number: int, low: int, high: int) -> "tuple[Any, Transform] | None":
         """The part of the view with indices from ``low`` to ``high`` on an axis of the array, which then begin at 0.
 
         Returns: (where it is in the view, the part); None if there is none.

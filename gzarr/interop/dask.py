@@ -8,8 +8,6 @@ Rule: one task writes what is stored as one object, a chunk or a shard. Threads 
 processes would overwrite each other's part of it, so `to_zarr` moves the boundaries of blocks onto those of objects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """Samples of a `gzarr.Loader` as an `IterableDataset` of Hugging Face's `datasets`, with its ``map`` and ``filter``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """Finds the Zarr arrays that lazy data read, so that what is about to be overwritten is computed first."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@
 decoded again for every batch that wants rows of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any

@@ -5,8 +5,6 @@ of batches are. The memory is used again once nothing refers to it, which JAX's 
 under way, prevent.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gzarr.errors import MissingExtraError

@@ -4,8 +4,6 @@ Theory of operation. The stages that `gzarr.profile` records are handed to OpenT
 kept. Until `instrument` is called, a read or a write looks at one name of a module more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """Datasets of Ray Data over arrays: rows, windows or tiles, in blocks of whole chunks; and arrays that Ray writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from math import prod

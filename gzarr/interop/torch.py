@@ -9,8 +9,6 @@ stream. Both are the device's default stream unless they are set: where PyTorch'
 (``with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from traceback import walk_stack
 from typing import Any
@@ -57,7 +55,7 @@ def _tensor(item: Any) -> Any:
     return torch.from_dlpack(Exported(item)) if _is_exported(item) else item
 
 
-def dataset(loader: Loader, *, pin_memory: bool | None = None) -> LoaderDataset:
+def dataset(loader: Loader, *, pin_memory: bool | None = None) -> "LoaderDataset":
     """Return a loader as a data set of PyTorch, whose items are batches of tensors.
 
     Give it to ``DataLoader(dataset(loader), batch_size=None)``, or iterate over it. With ``StatefulDataLoader`` of

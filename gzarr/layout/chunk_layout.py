@@ -8,8 +8,6 @@ new bytes from its old ones and the chunks that change; it copies the other chun
 Rules: nothing here decodes chunks; every inconsistency raises CodecError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 

@@ -6,8 +6,6 @@ offset and size as two little-endian uint64, encoded by the index codecs (normal
 Source: Zarr v3 codecs, "sharding_indexed" version 1.0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -10,8 +10,6 @@ Rule: the caller holds the lock of the object. Other libraries do not ask for it
 of which the index was read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

@@ -12,8 +12,6 @@ transpose joins the inner chunk's codecs.
 Rules: indexes are on the host; every inconsistency raises CodecError.
 """
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +86,7 @@ class _Indexes:
         self._offset = np.dot(origin, levels[0].steps)
         self.wraps = any(level.wrap is not None for level in levels[1:])
 
-    def first(self) -> _Indexes:
+    def first(self) -> "_Indexes":
         """The first level alone, for a lookup that finds shards in memory of its own."""
         first = _Indexes(self.token, self.levels, self.origin, self._axes)
         first.tables[0], first.known[0] = self.tables[0], self.known[0]
@@ -145,7 +143,7 @@ class Sharded(Layout):
         *,
         stored: Buffer | None = None,
         wanted: int = 0,
-    ) -> ShardPlaces:
+    ) -> "ShardPlaces":
         """Say where the chunks of one object are, whose indexes are read if they are not cached. Raises: CodecError."""
         key = self.key(object_coords)
         now = token_of(store, key) if token is PINNED else token

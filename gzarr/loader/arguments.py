@@ -1,7 +1,5 @@
 """Arguments of a loader that need no data to be checked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from operator import index
 from typing import Any

@@ -5,8 +5,6 @@ do their rows of chunks (`JoinedAxis`). Each is cut by its own grid. Chunks are 
 that a number tells the array, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple

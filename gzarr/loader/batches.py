@@ -14,8 +14,6 @@ Rules.
    (`SharedTurn`), and nobody gives a turn away before a batch was handed out.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import traceback
@@ -204,7 +202,7 @@ class SharedTurn:
         self._holder: tuple[weakref.ref[BatchIterator], dict[str, Any]] | None = None
 
     @contextmanager
-    def of(self, iterator: BatchIterator, memory: dict[str, Any]) -> Iterator[None]:
+    def of(self, iterator: "BatchIterator", memory: dict[str, Any]) -> Iterator[None]:
         """Let an iterator have it for a while.
 
         memory: what its loader uses again in every epoch, which is dropped once another loader has the turn.

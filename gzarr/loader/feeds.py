@@ -5,8 +5,6 @@ A feed plans what is read for some batches (`Feed.step`). Once that is read, it 
 module has the memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

@@ -10,8 +10,6 @@ where ``m`` is the mean number of other samples of the same chunk in a batch, an
 Source: the design effect of cluster sampling, Kish, Survey Sampling, 1965, section 5.4.
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The samples of arrays that are given as lists: rows, windows and crops of many arrays, whose shapes may differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple

@@ -16,8 +16,6 @@ Rules, for devices:
    some batches are dropped that were never handed over.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

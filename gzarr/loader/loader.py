@@ -1,7 +1,5 @@
 """`gzarr.Loader`: batches for training out of arrays."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -148,7 +146,7 @@ class Loader:
         shuffle: bool | Literal["exact", "blocks"] = False,
         seed: int = 0,
         memory: int | str = "1 GiB",
-        pool: Loader | Literal[True] | None = None,
+        pool: "Loader | Literal[True] | None" = None,
         cache: str | PathLike[str] | None = None,
         cache_nbytes: int | None = None,
         device: str | None = None,

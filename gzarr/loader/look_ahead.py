@@ -15,8 +15,6 @@ plans it until `free`, so the batches of one step may be gathered while those of
 column of numbers.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -236,7 +234,7 @@ class _FragmentTable(NamedTuple):
         self.open[rows] = False
         return chunks, rows
 
-    def extended(self, new: Fragments, slots: Indices, batch: Indices) -> _FragmentTable:
+    def extended(self, new: Fragments, slots: Indices, batch: Indices) -> "_FragmentTable":
         """Forget what was read, and add fragments. Two sorted runs are sorted in linear time."""
         old = np.flatnonzero(self.open)
         by_chunk = np.argsort(new.chunk, kind="stable")
@@ -356,7 +354,7 @@ class _Known(NamedTuple):
     positions: _Short
 
     @classmethod
-    def nothing(cls, grid: Grid) -> _Known:
+    def nothing(cls, grid: Grid) -> "_Known":
         """No samples of an array."""
         long, short = np.empty(0, np.int64), np.empty(0, np.int32)
         return cls(0, long, short, short if grid[0].nchunks <= np.iinfo(np.int32).max else long, short)
@@ -372,7 +370,7 @@ class _Known(NamedTuple):
         found, row = found[later], row[later]
         return found, np.flatnonzero(np.diff(row, prepend=-1))
 
-    def moved(self, base: int, ids: Indices, rows: Indices) -> _Known:
+    def moved(self, base: int, ids: Indices, rows: Indices) -> "_Known":
         """Forget the positions before ``base`` and add samples. Two sorted runs are sorted in linear time."""
         drop = base - self.base
         later = self.positions >= drop

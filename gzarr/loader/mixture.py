@@ -6,8 +6,6 @@ and ``(k + 1) / p``. Of those whose batch may come, the one that is due first gi
 Source: Baruah et al., "Proportionate progress", Algorithmica 15, 1996.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from math import ceil

@@ -23,8 +23,6 @@ Rules.
 4. Each step has a checksum of its plan. Ranks whose plans differ, as they may with a sampler, raise an error.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -9,8 +9,6 @@ Locks belong to open files, which forked children have, too. So a child closes t
 keep the lock of a parent that is killed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -158,7 +156,7 @@ def _close(path: Path, descriptor: int, lock: int, pid: int) -> None:
         os.close(lock)
 
 
-_live: weakref.WeakSet[NodeMemory] = weakref.WeakSet()
+_live: "weakref.WeakSet[NodeMemory]" = weakref.WeakSet()
 
 
 @after_fork

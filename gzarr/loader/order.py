@@ -11,8 +11,6 @@ Source: Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002,
 networks; Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, the hash.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """How the memory of a loader is divided: which arrays are kept, and what the others have for samples that wait."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

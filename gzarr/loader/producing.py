@@ -9,8 +9,6 @@ Rules: nothing here refers to the loader or its iterator. The producer waits for
 ends.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence

@@ -5,8 +5,6 @@ chunks of the flat array, and what lies behind its end is left out: there, batch
 rows of a sparse matrix are two ragged arrays, out of which a matrix is made for every batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

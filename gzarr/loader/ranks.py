@@ -10,8 +10,6 @@ forever. Either the last incomplete step is dropped, or the last step is smaller
 there are ranks, are taken a second time.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from itertools import pairwise

@@ -14,8 +14,6 @@ At the start of an epoch all rows are opened at nearly the same time. Their reac
 at the same time, and the pool would be too small for it.
 """
 
-from __future__ import annotations
-
 from math import exp, sqrt
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ spans (`Starts`): the whole axis is one, every episode is one, and so is every r
 arrays of a list are spans of axis 0; where their extents differ along another axis, it has as many spans.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -75,7 +73,7 @@ class Samples:
         """Number of samples in an epoch."""
         return self.draws or int(self.firsts[-1])
 
-    def with_odds(self, weights: Floats) -> Samples:
+    def with_odds(self, weights: Floats) -> "Samples":
         """The same samples, of which random ones are in each span in proportion to weights."""
         return replace(self, odds=np.cumsum(weights.astype(np.float64)))
 
@@ -87,7 +85,7 @@ class Samples:
             found = found * starts.counts
         return found
 
-    def at(self, seed: int, epoch: int) -> Samples:
+    def at(self, seed: int, epoch: int) -> "Samples":
         """The samples of one epoch: random boxes are others in each."""
         return replace(self, key=(seed, epoch)) if self.draws else self
 
@@ -142,7 +140,7 @@ class Samples:
         edges: Ints = self.firsts[span] + (places - first.firsts[span]) * (inner if len(inner) == 1 else inner[span])
         return edges
 
-    def split(self, fractions: Sequence[float], axis: Axis, *, seed: int = 0, shuffle: bool = True) -> list[Samples]:
+    def split(self, fractions: Sequence[float], axis: Axis, *, seed: int = 0, shuffle: bool = True) -> "list[Samples]":
         """Disjoint parts that share no chunk of axis 0, or no episode.
 
         Parameters

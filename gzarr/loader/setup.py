@@ -3,8 +3,6 @@
 An epoch is produced from a `Setup` alone, by a thread that has no reference to the loader.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -295,7 +293,7 @@ class Setup:
         self.reused.clear()
         self._alone = None
 
-    def alone(self) -> Setup:
+    def alone(self) -> "Setup":
         """The same for this rank alone, with its part of the memory."""
         if self._alone is None:
             given = {**self._given, "share": "none", "memory": self.memory // self.n_local}

@@ -5,8 +5,6 @@ order of ranks, and a planner works on these. When the slots of a batch are free
 time, so that all ranks plan the same.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The arrays of a loader: what was given, on which device, and which of them are kept in memory."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy

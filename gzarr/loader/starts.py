@@ -1,7 +1,5 @@
 """Where samples may begin along an axis: every so many elements in each of some spans."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +36,7 @@ class Starts(NamedTuple):
         found: Ints = np.diff(self.firsts)
         return found
 
-    def only(self, spans: Ints) -> Starts:
+    def only(self, spans: Ints) -> "Starts":
         """The places in some of the spans."""
         firsts = np.concatenate([[0], np.cumsum(self.counts[spans])])
         return Starts(self.lows[spans], self.lasts[spans], firsts, self.stride)

@@ -4,8 +4,6 @@ Progress is the number of the epoch and what was taken of it (`gzarr.loader.rank
 state is there to refuse states of other data, other samples or another order, which would give samples twice or never.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from operator import index

@@ -4,8 +4,6 @@ Rules: a `Meter` belongs to one iteration, so the producer of an earlier one can
 writer, the producer's thread or the caller's, so no lock is needed; anybody may take a snapshot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`gzarr.Loader.summary`: what an epoch costs and how good its shuffling is, before anything is read; and advice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod

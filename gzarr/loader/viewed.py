@@ -1,7 +1,5 @@
 """Lazy views as arrays of a loader: their chunks are made when they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np

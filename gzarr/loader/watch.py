@@ -7,8 +7,6 @@ before: the rows of a loader are those that the arrays had when it was made. Of 
 each is looked at after its first read in an epoch.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

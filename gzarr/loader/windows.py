@@ -1,7 +1,5 @@
 """What users say about samples: windows of rows, and crops."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass

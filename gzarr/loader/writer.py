@@ -6,8 +6,6 @@ for more rows, the fullest blocks are stored in part. Rows count as stored once 
 there is to know about progress.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial

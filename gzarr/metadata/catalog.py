@@ -6,8 +6,6 @@ asking for them is a round trip to a server, it sees the changes of this process
 is opened again.
 """
 
-from __future__ import annotations
-
 import marshal
 from collections.abc import Sequence
 from dataclasses import replace

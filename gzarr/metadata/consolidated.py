@@ -12,8 +12,6 @@ Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_f
 (kind "inline") these are; neither is part of a specification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, TypeAlias

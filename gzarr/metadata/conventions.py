@@ -11,8 +11,6 @@ original (``gzarr_copied_from``). A copy back uses the record unless the array w
 shows if the recorded original no longer translates to what is there. Other readers ignore the field.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import struct

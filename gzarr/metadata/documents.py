@@ -1,7 +1,5 @@
 """Finds, reads and writes the metadata documents of a node in a store, in either format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads fields of JSON documents, and says which field is wrong and how. Equal documents are parsed once."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Arrays and groups, in one immutable description for both formats of documents."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -98,7 +96,7 @@ class ArrayMeta:
         grid = tuple(axis.resized(extent, n) for axis, extent, n in zip(self.grid, shape, whole, strict=True))
         return replace(self, shape=shape, grid=grid)
 
-    def holding(self, attributes: Mapping[str, Any], extra: Mapping[str, Any]) -> ArrayMeta:
+    def holding(self, attributes: Mapping[str, Any], extra: Mapping[str, Any]) -> "ArrayMeta":
         """The metadata with other attributes and unknown fields: `dataclasses.replace` takes three times as long."""
         fixed = self.shape, self.data_type, self.grid, self.keys, self.fill_value, self.codecs
         return ArrayMeta(*fixed, attributes, self.dimension_names, self.zarr_format, extra)
@@ -130,7 +128,7 @@ class GroupMeta:
     extra: Mapping[str, Any] = field(default_factory=dict)
     consolidated_metadata: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
-    def holding(self, attributes: Mapping[str, Any], extra: Mapping[str, Any]) -> GroupMeta:
+    def holding(self, attributes: Mapping[str, Any], extra: Mapping[str, Any]) -> "GroupMeta":
         """The metadata with other attributes and unknown fields."""
         return GroupMeta(attributes, self.zarr_format, extra)
 

@@ -1,7 +1,5 @@
 """Says what is at a path where there is no array and no group, so that none is created over it unasked."""
 
-from __future__ import annotations
-
 import json
 import os
 

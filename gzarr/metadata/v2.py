@@ -5,8 +5,6 @@ chain as v3 chunks.
 Source: Zarr v2 specification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

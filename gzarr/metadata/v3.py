@@ -3,8 +3,6 @@
 Source: Zarr v3 core 3.1, "array metadata" and "group metadata"; zarr-extensions, chunk grid "rectilinear".
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache

@@ -7,8 +7,6 @@ the seconds of the stages add up. Stages that submit work to a device are marked
 profile ends, so that nothing waits for them.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -142,7 +140,7 @@ class Recorder:
         Seconds from the beginning to the end of the last stretch of a stage, among all `n_rows` of them.
     """
 
-    def __init__(self, outer: Recorder | None = None, *, records: bool = True) -> None:
+    def __init__(self, outer: "Recorder | None" = None, *, records: bool = True) -> None:
         self.outer = outer
         self.records = records
         self.began = perf_counter()
@@ -292,7 +290,7 @@ class _Noted:
         """Add to what goes through the stage."""
         self._recorder.count(self._name, chunks, bytes_in, bytes_out)
 
-    def within(self, name: str, *, timed: bool = False) -> _Noted:
+    def within(self, name: str, *, timed: bool = False) -> "_Noted":
         """A stage that interrupts this one."""
         return _Noted(self._recorder, name, self._batch, self._marker, timed=timed or self._timed)
 

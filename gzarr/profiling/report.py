@@ -1,7 +1,5 @@
 """`gzarr.profile`: where the time of reads and writes goes, stage by stage, and how far stages overlap."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

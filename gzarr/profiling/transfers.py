@@ -8,8 +8,6 @@ There are two kinds of transfers. Those of *arrays* are of the calling code: res
 Python asks for. Those *inside* are of gzarr at work: encoded chunks, tables and statuses of kernels.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

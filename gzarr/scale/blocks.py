@@ -5,8 +5,6 @@ object. Blocks are found from their numbers by arithmetic, and nothing is listed
 consecutive numbers, as long as they take about `TARGET_S` seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias

@@ -1,7 +1,5 @@
 """What runs units elsewhere: executors of `concurrent.futures`, clients of Dask, and Ray, behind one small protocol."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket

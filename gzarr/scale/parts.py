@@ -4,8 +4,6 @@ Theory of operation. Each process does its part, then stores an object beside th
 finds those of all others closes the job. Two may find that at once, so closing twice must be as good as once.
 """
 
-from __future__ import annotations
-
 from gzarr.errors import StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import PART

@@ -5,8 +5,6 @@ done before let expect `TARGET_S` seconds, and shorter towards the end, so that 
 worker dies is handed out again. What is stored is known to the operation alone, so nothing is lost with this process.
 """
 
-from __future__ import annotations
-
 import heapq
 import logging
 from collections import deque

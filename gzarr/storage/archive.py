@@ -19,8 +19,6 @@ over the old directory (a kill then loses the archive), lists entries whose writ
 it read it, as its lock lets re-entrant code wait for ever, and reading a range means reading all that is before it.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Blobs on Azure by Azure's own client, under the name of zarr 2. URLs (``az://``) are read by obstore."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from typing import Any, Literal

@@ -11,8 +11,6 @@ Rules that ``tests/contracts/test_store.py`` checks for every store:
 - everything may be called from several threads at once.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
@@ -62,13 +60,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def token_of(store: Store, key: str) -> object | None:
+def token_of(store: "Store", key: str) -> object | None:
     """The token of an object's version (`Versions.token`); None if the store has none."""
     versions = store.versions
     return None if versions is None else versions.token(key)
 
 
-def tokens_of(store: Store, keys: Sequence[str]) -> list[object | None]:
+def tokens_of(store: "Store", keys: Sequence[str]) -> list[object | None]:
     """The tokens of several objects (`Versions.tokens`); None for each if the store has none."""
     versions = store.versions
     return [None] * len(keys) if versions is None else versions.tokens(keys)
@@ -90,7 +88,7 @@ def _check_overridden(owner: str, names: frozenset[str]) -> None:
             raise TypeError(f"{owner}: {verb} is made of {batched}; override {batched} instead")
 
 
-def _shortcuts(cls: type[Store]) -> dict[str, Callable[..., Any]]:
+def _shortcuts(cls: "type[Store]") -> dict[str, Callable[..., Any]]:
     """Shortcuts that call the batched verbs of a class.
 
     Not those of the object: a subclass that overrides both verbs, and calls this one, would be called twice.
@@ -105,7 +103,7 @@ def _shortcuts(cls: type[Store]) -> dict[str, Callable[..., Any]]:
     return {"get_one": get_one, "set": set_one, **{name: vars(Store)[name] for name in _OPTIONAL}}
 
 
-def _is_hook(base: type[Store], name: str) -> bool:
+def _is_hook(base: "type[Store]", name: str) -> bool:
     """Whether a name is that of a private method of a store, through which bytes may pass."""
     return name.startswith("_") and not name.startswith("__") and callable(getattr(base, name, None))
 
@@ -307,11 +305,11 @@ class Store(MutableMapping[str, Any]):
         """Bytes stored under a path."""
         return sum(self.getsize(key) or 0 for key in self.list_prefix(path))
 
-    def live(self) -> Store:
+    def live(self) -> "Store":
         """The store that shows the metadata as they are stored now: this one, unless it shows a copy of them."""
         return self
 
-    def enclosing(self) -> tuple[Store, str] | None:
+    def enclosing(self) -> "tuple[Store, str] | None":
         """The store one level up that contains this one, and the path of this one in it; None if it is unknown."""
         return None
 

@@ -10,8 +10,6 @@ the cache by putting another dict in the place of the one that its thread is edi
 The cache does not offer capabilities that would bypass it (`Store.files`, reads tied to versions).
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -28,7 +26,7 @@ from gzarr.storage.wrappers import ForwardedConditional, Tokens, WrapperStore
 class _UncachedChanges(ForwardedConditional):
     """Reads what will be changed from the store, and drops it from the cache when it is changed."""
 
-    def __init__(self, store: LRUStoreCache, conditional: Conditional) -> None:
+    def __init__(self, store: "LRUStoreCache", conditional: Conditional) -> None:
         super().__init__(conditional)
         self._store = store
 

@@ -3,8 +3,6 @@
 A store has each of them as an attribute, or None (`gzarr.storage.base.Store`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -243,7 +241,7 @@ class Conditional(ABC):
         """Fetch whole objects, each with a tag of its version; None where the key is missing. Raises: StoreError."""
 
     @abstractmethod
-    def set_if(self, changes: Sequence[Change]) -> list[bool]:
+    def set_if(self, changes: "Sequence[Change]") -> list[bool]:
         """Carry out changes, each only if its object still has the version that the change names.
 
         A change that is refused by mistake does no harm, because it is done again with what is stored then. A store may

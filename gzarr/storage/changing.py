@@ -4,8 +4,6 @@ Stores with conditions (`Store.conditional`) are read and written without waitin
 read again and done again. All others have their locks.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Fewer, larger reads: ranges of one object that lie near each other are fetched together and cut apart again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ as the signatures of Azure and S3, must stay in it: they are removed from the re
 with them do not become causes.
 """
 
-from __future__ import annotations
-
 import base64
 import logging
 import re

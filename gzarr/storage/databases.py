@@ -7,8 +7,6 @@ use `SQLiteStore` on one machine, and the URL of a bucket.
 # os.path: the stores take what users call a path and give it back unchanged.
 # ruff: noqa: PTH100
 
-from __future__ import annotations
-
 import dbm
 import os
 import re

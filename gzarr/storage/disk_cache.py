@@ -10,8 +10,6 @@ stay: where each epoch reads everything once in another random order, even the o
 last (L. A. Belady, IBM Systems Journal 5, 1966), finds no more than the share of the data that the cache holds.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

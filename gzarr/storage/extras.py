@@ -1,7 +1,5 @@
 """Imports the optional packages that stores are made of, with an error that names the extra which installs them."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -2,8 +2,6 @@
 # Plain os calls: pathlib costs more than the system calls themselves.
 # ruff: noqa: PTH120
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

@@ -25,8 +25,6 @@ Rules
 # Plain os calls: pathlib costs more than the system calls themselves.
 # ruff: noqa: PTH103, PTH108, PTH110, PTH112, PTH116, PTH120
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io
@@ -66,7 +64,7 @@ UNWRITABLE = FULL | _errors("EACCES", "EPERM", "ENOENT", "EROFS", "ENOTDIR", "EN
 #: Devices whose files cannot be locked.
 _lockless: set[int] = set()
 #: The locks of all threads, by thread and path.
-_held: dict[tuple[int, str], FileLock] = {}
+_held: "dict[tuple[int, str], FileLock]" = {}
 
 
 def has_locks() -> bool:
@@ -86,7 +84,7 @@ def is_lockable(path: str) -> bool:
         return True
 
 
-def held_lock(path: str) -> FileLock | None:
+def held_lock(path: str) -> "FileLock | None":
     """The lock of a file that this thread holds, or None. Raises: StoreError if the thread is just storing the file."""
     lock = _held.get((get_ident(), path))
     if lock is not None and (lock.is_written or not lock.inode):
@@ -144,7 +142,7 @@ class FileLock:
         """Whether the lock is held or awaited."""
         return bool(self._files)
 
-    def take(self) -> FileLock | None:
+    def take(self) -> "FileLock | None":
         """Wait for the lock; directories are made.
 
         Returns
@@ -209,7 +207,7 @@ class FileLock:
                 f"its lock {self._temporary!r} is another user's, whom you cannot wait for; delete it if it is left",
             ) from error
 
-    def _wait(self) -> FileLock | None:
+    def _wait(self) -> "FileLock | None":
         """Wait for the lock of the open file. Returns: what `take` does."""
         descriptor = self.fileno()
         try:
@@ -249,7 +247,7 @@ class FileLock:
                 errno.EBUSY, f"{self._temporary!r}, its lock, is left by user {found.st_uid}; delete it"
             ) from error
 
-    def _held_by_another_name(self) -> FileLock | None:
+    def _held_by_another_name(self) -> "FileLock | None":
         here = os.fstat(self.fileno())
         for (thread, path), lock in list(_held.items()):
             if thread == self._key[0] and lock is not self and lock.is_open:

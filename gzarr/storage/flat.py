@@ -1,7 +1,5 @@
 """The common part of stores with keys but no directories: databases, archives and object stores."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -68,7 +66,7 @@ class KeyConditions(Conditional):
 
     __slots__ = ("_store",)
 
-    def __init__(self, store: KeyValueStore) -> None:
+    def __init__(self, store: "KeyValueStore") -> None:
         self._store = store
 
     def get_tagged(self, keys: Sequence[str]) -> list[Versioned | None]:

@@ -4,8 +4,6 @@ Their verbs are coroutines. They run on zarr-python's own event loop, where conn
 belong; many of them at once. Nothing here imports zarr-python unless an object of it was brought.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence

@@ -7,8 +7,6 @@ holds a lock of its own meanwhile, and a fork takes the locks of all threads.
 A client whose threads or connections do not survive a fork raises an error in the child (`ForkGuard.check`).
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time
@@ -103,7 +101,7 @@ class ForkGuard:
                 )
             self._pid = pid
 
-    def __reduce__(self) -> tuple[type[ForkGuard], tuple[str]]:
+    def __reduce__(self) -> "tuple[type[ForkGuard], tuple[str]]":
         return ForkGuard, (self._name,)
 
 

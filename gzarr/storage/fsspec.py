@@ -5,8 +5,6 @@ time, since few of them are made for more. Whether replacing an object is atomic
 stores do it in one step, and files of this machine are written by `LocalStore`.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence

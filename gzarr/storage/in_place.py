@@ -2,8 +2,6 @@
 # os.path: URLs and paths are taken apart as text and given back unchanged.
 # ruff: noqa: PTH112, PTH113
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@
 Caches on stores with versions (`Store.versions`) do not need it; the others rely on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 from weakref import WeakSet

@@ -2,8 +2,6 @@
 # Plain os calls: pathlib costs more than the system calls themselves.
 # ruff: noqa: PTH104, PTH106, PTH108, PTH112, PTH114, PTH118, PTH120, PTH208
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

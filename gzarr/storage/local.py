@@ -11,8 +11,6 @@ in the page cache costs a few microseconds, and callers that want several at a t
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
 # ruff: noqa: PTH100, PTH104, PTH112, PTH114, PTH116, PTH118, PTH120
 
-from __future__ import annotations
-
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -2,8 +2,6 @@
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
 # ruff: noqa: PTH108, PTH113, PTH116, PTH118, PTH120
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools
@@ -156,7 +154,7 @@ def delete_file(path: str) -> bool:
     return True
 
 
-def replace_end(path: str, version: FileVersion, kept: int, tail: bytes) -> bool:
+def replace_end(path: str, version: "FileVersion", kept: int, tail: bytes) -> bool:
     """Replace a file by a copy of its first bytes and others behind them, under its lock.
 
     Returns: whether that was done: not if it is another version. Raises: OSError.

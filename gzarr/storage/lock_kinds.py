@@ -1,7 +1,5 @@
 """The kinds of locks that the setting ``locks`` chooses, for file systems that differ in what excludes whom."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

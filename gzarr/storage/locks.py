@@ -8,8 +8,6 @@ work for it. So have metadata documents: a thread that holds a node rewrites its
 time.
 """
 
-from __future__ import annotations
-
 import threading
 from abc import abstractmethod
 from collections import deque

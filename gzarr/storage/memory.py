@@ -1,7 +1,5 @@
 """Objects in memory: in a new dict, in any mutable mapping of the user, or under a name that URLs find again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, MutableMapping, Sequence
 from functools import partial
@@ -15,10 +13,10 @@ from gzarr.storage.flat import FlatStore
 from gzarr.storage.rules import as_bytes, check_key, check_path, cut, pickled, under
 
 # Every store that is alive, so that its own name ("memory://140453554680576") finds it.
-_alive: WeakValueDictionary[int, MemoryStore] = WeakValueDictionary()
+_alive: "WeakValueDictionary[int, MemoryStore]" = WeakValueDictionary()
 
 
-def find_memory(identity: int) -> MemoryStore | None:
+def find_memory(identity: int) -> "MemoryStore | None":
     """The live store over the mapping with that ``id()``, or None if it is gone."""
     for store in list(_alive.values()):
         if id(store._data) == identity:  # noqa: SLF001  # our own class

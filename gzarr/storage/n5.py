@@ -8,8 +8,6 @@ nodes and has no document is a group, as N5 says.
 Source: https://github.com/saalfeldlab/n5#file-system-specification
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

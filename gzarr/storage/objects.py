@@ -3,8 +3,6 @@
 Reads can be tied to an entity tag, so shards are read in ranges that the server itself keeps to one version.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial

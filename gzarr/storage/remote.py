@@ -4,8 +4,6 @@ One pool of threads serves all of them. A call that is made within another one d
 the other, so that waiting threads never wait for each other.
 """
 
-from __future__ import annotations
-
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,7 +66,7 @@ class EntityTags(Versions):
     remote = True
     pins = True
 
-    def __init__(self, store: RemoteStore) -> None:
+    def __init__(self, store: "RemoteStore") -> None:
         self._store = store
 
     def token(self, key: str) -> object | None:

@@ -1,7 +1,5 @@
 """Rules that all stores share: allowed keys, what a range means, values to be stored, how stores are pickled."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Objects of S3 through `s3fs`, with what the headers of an answer say, for which its own methods send a HEAD each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gzarr.storage.extras import require

@@ -8,8 +8,6 @@ number of a row that was deleted.
 # os.path: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH100
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """A store and a path in it, as one value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -118,7 +116,7 @@ class StorePath:
         found = self._store.get_one(Request(self.path, start, length))
         return None if found is None else bytes(host_view(found))
 
-    def __truediv__(self, path: str) -> StorePath:
+    def __truediv__(self, path: str) -> "StorePath":
         return StorePath(self.store, f"{self.path}/{path}")
 
     def __eq__(self, other: object) -> bool:

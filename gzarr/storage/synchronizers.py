@@ -6,8 +6,6 @@ process, from the reading of an object's old bytes to the storing of its new one
 changed. Keys are locked in sorted order, so that processes with crossing sets of keys cannot block each other.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -43,7 +41,7 @@ class ThreadSynchronizer:
         lock = self._locks.get(key)
         return self._locks.setdefault(key, new_lock()) if lock is None else lock
 
-    def __reduce__(self) -> tuple[type[ThreadSynchronizer], tuple[()]]:
+    def __reduce__(self) -> "tuple[type[ThreadSynchronizer], tuple[()]]":
         return ThreadSynchronizer, ()
 
 

@@ -1,7 +1,5 @@
 """Where the chunks of an array are that are parts of other objects: a row for each, with object, offset and length."""
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +53,7 @@ class ChunkTable:
     chains: NDArray[np.uint8] | None = None
 
     @classmethod
-    def empty(cls, counts: tuple[int, ...], *, padded_nbytes: int = 0) -> ChunkTable:
+    def empty(cls, counts: tuple[int, ...], *, padded_nbytes: int = 0) -> "ChunkTable":
         """A table without chunks, to be filled."""
         n = prod(counts)
         return cls(counts, _column((n,), np.int32), _column((n, 2), np.int64), {}, padded_nbytes)

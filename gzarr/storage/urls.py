@@ -4,8 +4,6 @@ Buckets (``s3:// gs:// az:// abfs://``) and HTTP servers are read through obstor
 the options, else through fsspec. Everything else that fsspec knows, with chains (``zip::s3://...``), goes to fsspec.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

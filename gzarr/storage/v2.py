@@ -1,7 +1,5 @@
 """Names and arguments of zarr 2 for stores of files."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import weakref

@@ -1,7 +1,5 @@
 """Stores that note every call: one counts requests, for tests and to learn what reading costs, one logs them."""
 
-from __future__ import annotations
-
 import logging
 import time
 from abc import abstractmethod

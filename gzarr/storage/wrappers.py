@@ -6,8 +6,6 @@ A wrapper answers for the store it wraps: same locks, same name, and where it sa
 # WrapperStore has the verbs of Store, which are documented there.
 # ruff: noqa: D102
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -80,7 +78,7 @@ def _passed_on(verb: F, *, changes: bool = False) -> F:
     name = verb.__name__
 
     @wraps(verb, updated=())  # abstract verbs become real ones
-    def call(self: WrapperStore, *args: Any, **kwargs: Any) -> Any:
+    def call(self: "WrapperStore", *args: Any, **kwargs: Any) -> Any:
         if changes:
             self.check_writable()
         return getattr(self._store, name)(*args, **kwargs)

@@ -5,8 +5,6 @@
 # os.path: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH100
 
-from __future__ import annotations
-
 import os
 import weakref
 import zipfile

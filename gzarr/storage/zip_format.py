@@ -7,8 +7,6 @@ records) and 4.4.
 # open: the store takes what users call a path and gives it back unchanged.
 # ruff: noqa: PTH123
 
-from __future__ import annotations
-
 import gc
 import io
 import json

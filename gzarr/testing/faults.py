@@ -1,7 +1,5 @@
 """Faults on request: device memory that runs out, chunks whose stored bytes are damaged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -61,7 +59,7 @@ def out_of_memory(after: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def damaged_chunk(array: Array, coords: Sequence[int]) -> Iterator[None]:
+def damaged_chunk(array: "Array", coords: Sequence[int]) -> Iterator[None]:
     """Cut what is stored of a chunk in half for a block of code: its reads raise ChunkError, all others go on.
 
     Afterwards the chunk is whole again, unless the block wrote to it.

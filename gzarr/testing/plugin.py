@@ -3,8 +3,6 @@
 pytest loads it wherever gzarr is installed, so it imports nothing of gzarr before a test uses the fixture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import pytest

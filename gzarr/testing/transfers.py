@@ -1,7 +1,5 @@
 """Counts what crosses between host and device, so that a test can state what must not."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ else that has a meaning and differs is refused. Other attributes stay where all 
 Source: CF conventions 1.11, sections 2.5.1 (missing data), 4.4 (time), 8.1 (packed data).
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence

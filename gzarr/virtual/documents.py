@@ -1,7 +1,5 @@
 """Zarr v3 documents of what other formats describe in their own words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

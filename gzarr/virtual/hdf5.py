@@ -7,8 +7,6 @@ szip). h5py needs the filter then: the package hdf5plugin has most of them.
 Source: HDF5 File Format Specification, "Filter Pipeline"; the registered filters of The HDF Group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

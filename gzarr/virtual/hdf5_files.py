@@ -9,8 +9,6 @@ Source: HDF5 Reference Manual, ``H5Pset_virtual``, ``H5Pset_virtual_prefix``.
 # os.path: HDF5 takes paths as text.
 # ruff: noqa: PTH100, PTH109, PTH117, PTH118, PTH119, PTH120
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable

@@ -8,8 +8,6 @@ changed: Icechunk is asked for the first and the last chunk of each, which it co
 Source: Icechunk 2, ``IcechunkStore.array_chunk_iterator``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ theirs, one after the other, and says by which codecs each is decoded if they di
 they are read (`gzarr.virtual.agreement`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial

@@ -3,8 +3,6 @@
 Source: kerchunk, "References specification", versions 0 and 1.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -76,7 +74,7 @@ def _blocks(store: Store, key: str) -> Iterator[str]:
         yield decode(host_view(store.get_one(Request(key, at, min(size, nbytes - at))) or b""))
 
 
-def _read(blocks: Iterator[str], found: _KeyColumns) -> dict[str, Any]:
+def _read(blocks: Iterator[str], found: "_KeyColumns") -> dict[str, Any]:
     """Read references in JSON, some at a time, so that they are never in memory all at once.
 
     A text that ends where a member of an object ends is an object, once that is closed; cut elsewhere, it is none.

@@ -1,7 +1,5 @@
 """Many files with the same variables, such as one for each month, as one group."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from functools import partial

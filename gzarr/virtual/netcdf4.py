@@ -1,7 +1,5 @@
 """What netCDF-4 makes of HDF5: dimensions, variables that have their names, and attributes of one number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """OME-Zarr's metadata for the levels of an image in another format."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

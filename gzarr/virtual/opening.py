@@ -1,7 +1,5 @@
 """Recognizes files of other formats, and opens them in place as read-only stores."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ local files, symbolic links are followed first: what counts is where they end.
 # os.path: places are taken apart as text.
 # ruff: noqa: PTH114
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re

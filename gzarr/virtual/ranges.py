@@ -1,7 +1,5 @@
 """Chunks, or parts of them, as ranges of the objects that hold them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Source: NumPy, "NPY format"; FITS Standard 4.0, sections 3, 4 and 7.1.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import struct

@@ -6,8 +6,6 @@ it. Paths are absolute, because readers take relative ones from their working di
 Source: kerchunk, "References specification"; fsspec, `LazyReferenceMapper`; Icechunk, ``set_virtual_refs_arr``.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

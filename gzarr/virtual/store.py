@@ -1,7 +1,5 @@
 """A read-only store over files of other formats: its documents are in memory, its chunks are parts of those files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -44,7 +42,7 @@ class Reader(NamedTuple):
         return list(map(self.read, chunks)) if self.several is None else self.several(chunks)
 
 
-Chunks: TypeAlias = "ChunkTable | Reader"
+Chunks: TypeAlias = ChunkTable | Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Tables of where chunks are (`gzarr.storage.tables`), of elements that follow each other."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

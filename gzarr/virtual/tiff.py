@@ -6,8 +6,6 @@ Segments without compression, and those compressed with deflate or Zstandard, be
 Source: TIFF 6.0; tifffile's tables of segments.
 """
 
-from __future__ import annotations
-
 import logging
 import posixpath
 import threading
@@ -262,7 +260,7 @@ def _is_plain(page: Any, dtype: np.dtype[Any]) -> bool:
     return whole and page.predictor == _NO_PREDICTOR and page.fillorder == _FIRST_BIT_HIGH
 
 
-def _table(level: Any, outer: Coords, segments: _Segments, objects: list[tuple[Store, str]], name: str) -> ChunkTable:
+def _table(level: Any, outer: Coords, segments: "_Segments", objects: list[tuple[Store, str]], name: str) -> ChunkTable:
     """Where the segments of all pages are. Raises: CopyError for a segment behind the end of its file."""
     page, n = level.keyframe, segments.n
     padded = 0 if page.is_tiled else prod(segments.shape) * np.dtype(level.dtype).itemsize

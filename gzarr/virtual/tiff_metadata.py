@@ -3,8 +3,6 @@
 Source: OME schema 2016-06; ImageJ's TIFF encoder.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,6 @@
 Source: OGC 19-008 (GeoTIFF 1.1); the Zarr conventions "spatial" and "proj".
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Advice: its findings and changes; taking it leaves nothing to change, and asking for it costs little."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Places that the tests of opening and saving write to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

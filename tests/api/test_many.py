@@ -1,7 +1,5 @@
 """Several selections at once give, or write, what they do one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Code is written once: the module of an array's functions is found from the array."""
 
-from __future__ import annotations
-
 import sys
 import types
 

@@ -1,7 +1,5 @@
 """Names, keywords and calls of zarr 2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, KeysView
 from typing import Any
 

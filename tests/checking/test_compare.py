@@ -1,7 +1,5 @@
 """Comparisons: equal hierarchies are equal however they are stored, and every difference is named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

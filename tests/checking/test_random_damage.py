@@ -1,7 +1,5 @@
 """Random damage: verification never fails, names whatever a read cannot read, and after a repair everything reads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

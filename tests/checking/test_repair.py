@@ -1,7 +1,5 @@
 """Repairs: nothing happens unasked, what is asked for happens, and nothing else is touched."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

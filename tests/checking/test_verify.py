@@ -1,7 +1,5 @@
 """Verification: every kind of damage, planted in both formats and several stores, is found and named."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Decoded chunks kept in memory: fetched once, read many times, and never older than what this process has written."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from collections import UserDict

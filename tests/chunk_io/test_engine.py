@@ -1,7 +1,5 @@
 """What the engine asks of a store: no more requests and no more bytes than the selection needs."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence

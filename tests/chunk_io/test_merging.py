@@ -1,7 +1,5 @@
 """Partial writes on stores with conditions: what another replaced meanwhile is merged again, and nothing else."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Data that commands look at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

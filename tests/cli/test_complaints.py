@@ -1,7 +1,5 @@
 """What a command says of an error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The command ``gzarr gpu``: one page, also without a GPU. `tests/gpu/driver/test_verify.py` has one."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Locks of local files as the setting ``locks`` chooses them, and the check of two places that change one chunk."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

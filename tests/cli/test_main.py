@@ -1,7 +1,5 @@
 """The command ``gzarr``: what it prints, and how it fails."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """``gzarr serve``, opened by what people open served data with."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """``gzarr stats`` and ``gzarr histogram``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

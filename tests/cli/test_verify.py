@@ -1,7 +1,5 @@
 """``gzarr verify``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

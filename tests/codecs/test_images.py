@@ -1,7 +1,5 @@
 """Image codecs of imagecodecs, one image a chunk: what is stored is the image file that anybody can open."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import imagecodecs

@@ -7,8 +7,6 @@ is in the midst of changing is refused by a `StoreError`. At the end, all that w
 Usage: ``python -m tests.concurrency.reentrant_code SCENARIO...``. Prints a line for each; hangs end after 150 s.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import io

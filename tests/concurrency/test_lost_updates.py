@@ -1,7 +1,5 @@
 """Processes that change parts of one object at the same time: no change is lost on any store that has conditions."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Iterator
 from multiprocessing.pool import Pool

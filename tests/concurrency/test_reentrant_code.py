@@ -1,7 +1,5 @@
 """Finalizers that read and write arrays come at every step of gzarr: nothing waits forever, nothing is lost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Many threads on one array, and processes that fork: nothing is lost, nothing is torn, nothing waits forever."""
 
-from __future__ import annotations
-
 import faulthandler
 import multiprocessing
 import os

@@ -4,8 +4,6 @@ A case is described by the keywords of ``create_array``, which gzarr and zarr-py
 numcodecs objects. Nothing here imports gzarr or a peer.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field

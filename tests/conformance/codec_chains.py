@@ -1,7 +1,5 @@
 """Codecs of arrays to exchange with other implementations. Imports no gzarr."""
 
-from __future__ import annotations
-
 import lzma
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ it. Values are in a form that is equal exactly where all bits are. Nothing here 
 scripts that make the files run with old versions of those.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -1,7 +1,5 @@
 """Other implementations of OME-Zarr: what they object to in an image, what they read of it, and images of their own."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Callable, Mapping

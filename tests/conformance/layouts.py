@@ -1,7 +1,5 @@
 """Layouts of arrays to exchange with other implementations. Imports no gzarr."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A limit holds for a peer if the peer alone cannot write its example and read it 
 peer, which can, is tested.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -3,8 +3,6 @@
 Every data type, codec, object codec, order, separator and fill value that zarr 2 has.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -3,8 +3,6 @@
 Needs cast-value-rs. Every data type, codec, layout and fill value that zarr-python 3.4 has, in both formats.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Iterator

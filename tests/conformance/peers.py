@@ -1,7 +1,5 @@
 """gzarr, zarr-python and TensorStore behind one interface: create, read and change an array that is a dict of bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Data types to exchange with other implementations, with values and fill values of them. Imports no gzarr."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Consolidated metadata exchanged with zarr 2.18 (golden files) and zarr-python 3, empty groups included."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

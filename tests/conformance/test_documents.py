@@ -1,7 +1,5 @@
 """Fill values, attributes, names, unknown fields and hierarchies in documents of peers, and the reverse."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -3,8 +3,6 @@
 ``GZARR_EXCHANGE_ALL=1`` tries them all, for hours.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from functools import cache

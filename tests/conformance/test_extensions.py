@@ -1,7 +1,5 @@
 """What only some peers and versions have: varying chunks, casts, raw types, fields of structs, codec objects."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

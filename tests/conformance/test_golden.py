@@ -4,8 +4,6 @@ The files in ``data`` are made by the ``make_*.py`` beside this file and never b
 by `test_exchange`.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

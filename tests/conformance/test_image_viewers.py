@@ -1,7 +1,5 @@
 """Viewers of OME-Zarr in a real browser show the pixels that gzarr wrote: ome-zarr.js and neuroglancer."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """OME-Zarr between gzarr and others: their validators accept what it writes, and each opens what the other writes."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable

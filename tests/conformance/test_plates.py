@@ -1,7 +1,5 @@
 """Plates of OME-Zarr: other implementations accept and read what gzarr writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One test for every row of CORRECTNESS.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

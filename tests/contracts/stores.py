@@ -1,7 +1,5 @@
 """Every kind of store that the contract is run over: how to make an empty one."""
 
-from __future__ import annotations
-
 import io
 import sqlite3
 import uuid

@@ -1,7 +1,5 @@
 """What every backend must do, run over each of them; the rules are in the docstrings of gzarr.backend.Backend."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref

@@ -1,7 +1,5 @@
 """Stores that change bytes are never bypassed: wrappers and subclasses, with each capability declared and not."""
 
-from __future__ import annotations
-
 import pickle
 import zlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """All of gzarr takes and gives arrays of a device, which never become NumPy arrays unasked, nor are mixed with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What every store must do, run over each kind of store; the rules are in the docstring of gzarr.storage.base."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every store can be verified and repaired."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GeoTIFF files keep their nodata value, the size of their pixels and the names of their bands."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """TIFF files of microscopes, slide scanners and satellites become OME-Zarr with what they say of axes and channels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

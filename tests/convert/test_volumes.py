@@ -1,7 +1,5 @@
 """NIfTI, DICOM, rasters and bioio's files become OME-Zarr, with values and places as their libraries read them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -4,8 +4,6 @@ golden text with zarr 2.18.7 and h5py.
 Arrays are not compressed, so that the numbers of bytes do not depend on the versions of codecs.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import sys

@@ -1,7 +1,5 @@
 """Zarr v2 becomes v3 without a chunk being touched, and other libraries read it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numcodecs

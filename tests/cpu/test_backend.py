@@ -1,7 +1,5 @@
 """The backend of the host, without the compiled loop: results that are no plain arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a read on the CPU allocates: its result, and a batch and a chunk or two a thread, of which little is kept."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Values compared by type and bits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

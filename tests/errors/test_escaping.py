@@ -1,7 +1,5 @@
 """What data can make a terminal or a page do: nothing. Hostile names go through every command and every display."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The example of tests without a GPU passes, and each mistake that it is there to catch makes it fail."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The example of large images: its arithmetic, and the program."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The relief of the Earth: its colours, its picture, and the program that ``make demo`` runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

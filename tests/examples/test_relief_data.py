@@ -1,7 +1,5 @@
 """The data of the demo, and the places in it."""
 
-from __future__ import annotations
-
 import importlib.util
 import lzma
 import zlib

@@ -1,7 +1,5 @@
 """The short examples run, and check what they read."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The tour of the demo, on a small scale."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

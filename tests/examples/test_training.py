@@ -1,7 +1,5 @@
 """The examples of training learn: their loss falls, and they recognize pictures that they have not seen."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

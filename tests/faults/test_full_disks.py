@@ -1,7 +1,5 @@
 """A disk that fills while something is written: an error that says so, and nothing stored before is lost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

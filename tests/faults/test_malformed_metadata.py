@@ -1,7 +1,5 @@
 """Malformed metadata is refused with a `MetadataError` that names the store, the key and the field."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

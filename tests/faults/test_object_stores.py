@@ -1,7 +1,5 @@
 """Object stores that fail: an error in passing is tried again, a lasting one is named, and no value is ever wrong."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Iterator

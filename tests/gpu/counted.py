@@ -3,8 +3,6 @@
 What the array module does by itself is not seen, but for the memory that it takes: blocks of arenas are counted.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ As with KvikIO, nothing is kept alive for a read under way, a read past the end 
 part of the buffer, and closing a file under a read makes it fail.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable
@@ -32,7 +30,7 @@ class DirectFile:
 
     _fd = -1
 
-    def __init__(self, path: str, log: DirectFiles) -> None:
+    def __init__(self, path: str, log: "DirectFiles") -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY)
         self._log = log

@@ -1,7 +1,5 @@
 """Chunks laid into one staging buffer, as a reader leaves them, and damage done to them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The GPU backend: which steps run where, how many calls a batch takes, memory, errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numcodecs import LZ4, Blosc, Delta, FixedScaleOffset, GZip, PackBits, Quantize, Shuffle, Zlib, Zstd

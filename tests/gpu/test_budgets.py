@@ -5,8 +5,6 @@ A device that does nothing takes the place of a GPU, and one thread carries out 
 `tests.gpu.test_reuse` (allocations of a second read) and `tests.gpu.driver.test_overlap` (what overlaps).
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -1,7 +1,5 @@
 """Damage, on the device: the errors of the CPU, nothing leaked, the next read works; the CPU's suites besides."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """The files of tests/gpu/hardware, which run on a GPU only: what can be checked of them without one."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from pathlib import Path

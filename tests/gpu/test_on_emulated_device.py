@@ -1,7 +1,5 @@
 """The suites of the CPU backend, unchanged, on the GPU backend with the emulated device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

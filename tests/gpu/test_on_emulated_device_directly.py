@@ -1,7 +1,5 @@
 """Every kind of selection on the emulated device, from files that are read straight to it, in many small batches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Profiles on a device: batches that overlap, and clocks that are set by each other."""
 
-from __future__ import annotations
-
 import threading
 from time import perf_counter
 

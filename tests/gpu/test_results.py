@@ -1,7 +1,5 @@
 """Random arrays are read into results of every layout, chunks that are missing or odd among them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A second read of the same shape allocates nothing on a device but its result, whatever is read, and of what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The load that a write puts on a device: few calls, waits and bytes for each batch, however many chunks it has."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The bytes that a write moves between host and device: none twice, and none that is not needed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Arrays that the device writes hold NumPy's values for the CPU backend and for zarr-python."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from pathlib import Path

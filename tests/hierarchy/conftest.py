@@ -1,7 +1,5 @@
 """A group that tests look around in."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Many boxes of one size are read as columns, and give what they give one by one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

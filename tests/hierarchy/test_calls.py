@@ -1,7 +1,5 @@
 """How many Python calls reading and writing one chunk takes: what a call costs besides its bytes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

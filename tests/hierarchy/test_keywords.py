@@ -1,7 +1,5 @@
 """What functions take by keyword: one list for the type checker, the docstring and the run time."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Lazy values: those that may read the array they are written to are computed first, the others are read in parts."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Lazy views beside other things: names, coordinates, costs, errors, and the libraries that take them."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Statistics without elements that are missing, and what says which these are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays whose axes have names, as those of xarray: the names are stored, and no axis is written to another one."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

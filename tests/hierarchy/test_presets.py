@@ -1,7 +1,5 @@
 """``layout="gpu"``: what it chooses, that every way to create an array takes it, that others read what comes out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Regions of whole stored objects, writers of one of them, and results that are published when they are whole."""
 
-from __future__ import annotations
-
 import errno
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,7 +1,5 @@
 """Statistics of arrays are those of NumPy for the whole array; what is not stored is not read."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

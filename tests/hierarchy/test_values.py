@@ -1,7 +1,5 @@
 """Values of every kind are written as NumPy writes them, or refused before anything is written; on every path."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Inputs are told by their place, metadata, and stamps of a sample of what is stored."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """What a run is, and how another one differs."""
 
-from __future__ import annotations
-
 import functools
 import json
 import threading

@@ -1,7 +1,5 @@
 """Digests are equal for what computes the same, also in another process, and for nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

@@ -1,7 +1,5 @@
 """Fixtures of the tests of images: the devices, and the versions of OME-Zarr."""
 
-from __future__ import annotations
-
 import pytest
 
 

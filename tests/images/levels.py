@@ -1,7 +1,5 @@
 """Levels of images, each made of the whole one before: what tests compare with."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """New images: what is stored, and what is refused before anything is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How an axis goes on past its ends, and how depths and modes are given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

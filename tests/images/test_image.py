@@ -1,7 +1,5 @@
 """Opening images: what is read of all versions, and the one error for each that is malformed."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from pathlib import Path

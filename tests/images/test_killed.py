@@ -1,7 +1,5 @@
 """Runs that are killed, at every step of theirs: the image is valid, and the same call with resume=True goes on."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

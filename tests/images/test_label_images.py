@@ -1,7 +1,5 @@
 """Images of labels beside their image: how they are listed, and how new ones are written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

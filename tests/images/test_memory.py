@@ -1,7 +1,5 @@
 """The default of max_nbytes: a fixed size, or what one block needs. A limit that is given is kept."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

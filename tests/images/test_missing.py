@@ -1,7 +1,5 @@
 """Missing values: levels, statistics and pictures of images are made of what is there, with NumPy's as the oracle."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Callable

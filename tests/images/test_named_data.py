@@ -1,7 +1,5 @@
 """Images out of data whose axes have names and coordinates, as those of xarray: taken as they are meant, or refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What new levels are made with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures show the right voxels, in the right colours, out of the right level."""
 
-from __future__ import annotations
-
 import io
 import sys
 from typing import Any

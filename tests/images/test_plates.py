@@ -1,7 +1,5 @@
 """Plates hold wells in rows and columns, and wells images; what is written is what the specification says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

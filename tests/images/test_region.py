@@ -1,7 +1,5 @@
 """Regions in coordinates: which elements they are, against a plain search, and where these lie."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Channels are shown with the range of what they hold, however an image was made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

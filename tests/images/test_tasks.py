@@ -1,7 +1,5 @@
 """Tasks on gzarr's threads, under one budget of bytes."""
 
-from __future__ import annotations
-
 import threading
 import time
 from queue import SimpleQueue

@@ -1,7 +1,5 @@
 """The values of chunks= and shards=, and the defaults."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

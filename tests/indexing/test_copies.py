@@ -1,7 +1,5 @@
 """Copy plans against NumPy: every box whole in its slot, every chunk once, the chunks of a shard together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chunk geometry of one axis, against counting elements one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

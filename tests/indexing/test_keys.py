@@ -1,7 +1,5 @@
 """Keys of chunks in both encodings, there and back; paths of nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from gzarr.errors import MetadataError

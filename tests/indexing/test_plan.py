@@ -1,7 +1,5 @@
 """Plans against a brute force over all elements: each element once, from the right chunk, to the right place."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

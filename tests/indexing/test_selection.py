@@ -1,7 +1,5 @@
 """Keys in brackets: their normal forms, and the errors for keys that do not fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Spans of an axis as columns, as objects, and element by element."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

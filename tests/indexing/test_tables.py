@@ -1,7 +1,5 @@
 """Plans as batches of tables: what they copy is what the plan's parts do, however they are cut."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

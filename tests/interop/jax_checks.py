@@ -1,7 +1,5 @@
 """JAX takes arrays, gzarr takes those of JAX, and batches share memory: what ``test_jax.py`` runs in a process."""
 
-from __future__ import annotations
-
 import doctest
 import gc
 import weakref

@@ -3,8 +3,6 @@
 JAX runs in one process of its own, as it warns of every later fork.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import socket

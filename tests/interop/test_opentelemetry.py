@@ -1,7 +1,5 @@
 """What OpenTelemetry's own SDK gets of reads, writes, loaders and long operations; and nothing afterwards."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

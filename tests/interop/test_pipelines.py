@@ -1,7 +1,5 @@
 """Loaders in the pipelines of Grain and of Hugging Face's datasets, with the same samples, places and orders."""
 
-from __future__ import annotations
-
 import doctest
 import json
 

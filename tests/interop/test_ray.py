@@ -1,7 +1,5 @@
 """Datasets of Ray Data over arrays of every layout, compared with NumPy; and arrays written by Ray."""
 
-from __future__ import annotations
-
 import doctest
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batches of a loader as tensors of PyTorch, alone and through its data loaders."""
 
-from __future__ import annotations
-
 import doctest
 import gc
 

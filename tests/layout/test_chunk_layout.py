@@ -1,7 +1,5 @@
 """The layout in which every chunk is an object."""
 
-from __future__ import annotations
-
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.keys import KeyEncoding
 from gzarr.layout.chunk_layout import Layout, Names

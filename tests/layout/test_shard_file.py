@@ -1,7 +1,5 @@
 """Chunks that are replaced in a copy of a shard's file."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shards against a dict of chunks: what is built is found again, and damage is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Epochs for tests of planners."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gzarr.indexing.grid import Grid, RegularAxis, nchunks

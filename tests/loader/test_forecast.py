@@ -1,7 +1,5 @@
 """Forecasts are compared with whole epochs of the planners, and with batches of real values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

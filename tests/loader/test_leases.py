@@ -1,7 +1,5 @@
 """Batch memory is used again when its last view is gone, and on a device in the order of the streams that use it."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from queue import SimpleQueue

@@ -1,7 +1,5 @@
 """Planners are run against a memory that notes what each slot holds."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager

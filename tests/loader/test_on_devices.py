@@ -1,7 +1,5 @@
 """A loader over several devices has the batches of as many ranks, in turn, and one place in the epoch."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterable

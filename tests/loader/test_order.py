@@ -1,7 +1,5 @@
 """Orders are bijections, the same everywhere, well mixed, and cost nothing however many samples there are."""
 
-from __future__ import annotations
-
 import tracemalloc
 from math import factorial
 

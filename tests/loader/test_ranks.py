@@ -1,7 +1,5 @@
 """Ranks take every sample exactly once between them, in equally many steps, through any sequence of stops."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

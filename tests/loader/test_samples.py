@@ -1,7 +1,5 @@
 """Windows cross no episode, crops are within the array, tiles cover it, and parts of a split are disjoint."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What it costs to begin with a billion samples, and with very many arrays."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """States hold few plain values, and those of another loader are refused with what differs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The meter is run on a clock that the test turns."""
 
-from __future__ import annotations
-
 import pytest
 
 from gzarr.loader.stats import LoaderStats, Meter

@@ -1,7 +1,5 @@
 """Summaries of orders and memories, and what they advise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gzarr.loader.forecast import Planning

@@ -1,7 +1,5 @@
 """Arrays that others resize, replace or delete: rows of a batch are rows of the array, and errors say what happened."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

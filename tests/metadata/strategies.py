@@ -1,7 +1,5 @@
 """Hypothesis strategies for everything that metadata can say: arrays and groups, Zarr v2 and v3."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Consolidated metadata: one read opens a hierarchy, and whatever gzarr changes afterwards, they stay true."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections import UserDict

@@ -1,7 +1,5 @@
 """Documents parsed before, and chains prepared before, are used again only where nothing differs."""
 
-from __future__ import annotations
-
 import gc
 import json
 import weakref

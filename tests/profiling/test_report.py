@@ -1,7 +1,5 @@
 """A profile counts its own reads and writes, on any thread, and nothing else; nothing is counted without one."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import json

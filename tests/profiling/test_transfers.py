@@ -1,7 +1,5 @@
 """Observers of what crosses between host and device."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 

@@ -4,8 +4,6 @@ Every selection comes with a NumPy index that means the same, so that a test is 
 to both and compare.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

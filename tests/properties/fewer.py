@@ -1,7 +1,5 @@
 """Fewer examples for suites that run again on another device: their selections were tried in full on the first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

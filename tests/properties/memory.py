@@ -1,7 +1,5 @@
 """The memory that property tests read into: the host's, or a device's for the duration of a block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Random lives of arrays: writes, resizes, appends, attributes, new handles; NumPy and a dict agree throughout."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from typing import Any

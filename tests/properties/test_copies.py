@@ -1,7 +1,5 @@
 """Many boxes read into slots of their own hold what NumPy's boxes do, in every layout, for every dtype."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

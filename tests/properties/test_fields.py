@@ -1,7 +1,5 @@
 """Fields of structured arrays: reads give what NumPy's do, writes leave every other field alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

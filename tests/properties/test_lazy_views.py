@@ -1,7 +1,5 @@
 """Chains of lazy selections are what NumPy's are, read, written and joined."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

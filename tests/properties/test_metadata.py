@@ -1,7 +1,5 @@
 """Metadata that gzarr writes are read back as they were, and written again in the same bytes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

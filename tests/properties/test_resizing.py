@@ -1,7 +1,5 @@
 """Resizing and appending agree with a NumPy model; shrinking really clears what it drops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

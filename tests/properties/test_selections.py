@@ -1,7 +1,5 @@
 """Every kind of selection reads and writes what NumPy does, in every layout, for every dtype."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tutorial's object and ragged arrays, call for call, with what it prints."""
 
-from __future__ import annotations
-
 import numcodecs
 import numpy as np
 import pytest

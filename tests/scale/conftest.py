@@ -1,7 +1,5 @@
 """Engines of real processes, and what kills their workers."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Long operations give on every engine, byte for byte, what they give in one process; with killed workers, too."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Blocks on engines: real processes and a real cluster of Dask; and a simulated cluster of 1,000 workers."""
 
-from __future__ import annotations
-
 import heapq
 import os
 from concurrent.futures import CancelledError

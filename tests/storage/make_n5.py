@@ -1,7 +1,5 @@
 """Writes data/zarr2.n5.zip with zarr 2: ``python make_n5.py``, in an environment that has zarr 2.18."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 import zipfile

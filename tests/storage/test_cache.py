@@ -1,7 +1,5 @@
 """LRUStoreCache: what is kept, for how long, and that it is never older than the store where that can be known."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from collections import UserDict

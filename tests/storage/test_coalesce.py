@@ -1,7 +1,5 @@
 """Merged reads must give what separate reads give, in no more requests than needed."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

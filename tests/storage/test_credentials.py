@@ -1,7 +1,5 @@
 """Passwords and tokens: they reach the servers, and nothing that is logged, shown or raised."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 import re

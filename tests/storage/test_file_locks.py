@@ -1,7 +1,5 @@
 """Locks of files: processes that change the same objects lose nothing, wait for nobody who is gone, leave nothing."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

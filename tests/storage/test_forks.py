@@ -1,7 +1,5 @@
 """Forked children: databases that other threads use, clients that do not survive, and locks that are held."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -1,7 +1,5 @@
 """What is particular to files: atomic replacement, paths that must not leave the root, errors of the system."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

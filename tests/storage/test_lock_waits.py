@@ -1,7 +1,5 @@
 """Waits for the locks of files: those that take long are logged."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Read-modify-write under locks: nothing is lost, nobody waits for ever."""
 
-from __future__ import annotations
-
 import _thread
 import operator
 import os

@@ -1,7 +1,5 @@
 """What is particular to memory: other people's mappings, values that could change, copies that are not made."""
 
-from __future__ import annotations
-
 import pickle
 from collections import OrderedDict, UserDict, defaultdict
 from typing import Any

@@ -1,7 +1,5 @@
 """N5 containers: what zarr 2 wrote is read, and what is written has the layout that N5 describes."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How objects are sent to buckets: one request each, or parts beside each other where connections are idle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What users may give as a store, and what they get."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

@@ -1,7 +1,5 @@
 """Stores across a network: many requests at once, reads tied to versions, and errors that say what to do."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket

@@ -1,7 +1,5 @@
 """What is asked of servers, request by request: nothing twice, and nothing ahead of what brings the bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import threading

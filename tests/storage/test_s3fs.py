@@ -1,7 +1,5 @@
 """S3 through s3fs: versions and sizes come from the headers of answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

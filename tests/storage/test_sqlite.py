@@ -1,7 +1,5 @@
 """What SQLite promises beyond the contract: files that zarr 2 made, several processes, limits, and its errors."""
 
-from __future__ import annotations
-
 import multiprocessing
 import pickle
 import sqlite3

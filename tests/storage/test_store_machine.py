@@ -1,7 +1,5 @@
 """Random sequences of operations: every store must agree with a dict after each."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import zipfile

@@ -1,7 +1,5 @@
 """Synchronizers: writers in several processes, and of zarr 2's kind, lose nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

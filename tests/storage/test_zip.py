@@ -1,7 +1,5 @@
 """What is particular to archives: no duplicates, a valid file at the end, archives of other programs, damage."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

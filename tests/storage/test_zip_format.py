@@ -1,7 +1,5 @@
 """Where the last complete archive of a file ends: files that are cut, appended to, or made by other programs."""
 
-from __future__ import annotations
-
 import io
 import random
 import warnings

@@ -1,7 +1,5 @@
 """Builds distributions of this tree as pip does, in a copy, so that nothing is left in the tree."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

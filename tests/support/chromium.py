@@ -3,8 +3,6 @@
 Every wait ends at a deadline. WebGL runs on the CPU (SwiftShader), so that pixels are the same on every machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 Run as ``python fileserver.py DIRECTORY PORT DELAY_S``; every request waits for the delay, beside the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Interrupts (Ctrl-C) at chosen steps of a function."""
 
-from __future__ import annotations
-
 import linecache
 import sys
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """Proof that calls are under way at once, on however busy a machine: they wait for each other."""
 
-from __future__ import annotations
-
 import threading
 
 PATIENCE_S = 60.0

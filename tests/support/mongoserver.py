@@ -7,8 +7,6 @@ proves that the driver's messages are what the store means; it does not prove ho
 Source: https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/ (OP_MSG)
 """
 
-from __future__ import annotations
-
 import re
 import socketserver
 import struct

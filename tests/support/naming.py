@@ -1,7 +1,5 @@
 """Names of parameters in the ids of tests."""
 
-from __future__ import annotations
-
 import re
 
 

@@ -1,7 +1,5 @@
 """Python in a process of its own, which imports this tree's gzarr."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A server whose program is not there makes the tests that need it skip, and the reason is printed (``-ra``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

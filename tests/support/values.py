@@ -1,7 +1,5 @@
 """Values to write, and what NumPy makes of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

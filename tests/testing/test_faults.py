@@ -1,7 +1,5 @@
 """Faults on request: they come where they were asked for, and are gone afterwards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

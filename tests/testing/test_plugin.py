@@ -1,7 +1,5 @@
 """The plug-in of pytest, in a process of its own, as it is loaded in the projects of users."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Counts of what crosses between host and device, for tests of users' code, on the emulated device."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

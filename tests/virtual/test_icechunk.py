@@ -1,7 +1,5 @@
 """Versions of Icechunk's repositories in place, and transactions. They need Icechunk 2, which needs Python 3.12."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

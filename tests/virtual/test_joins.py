@@ -1,7 +1,5 @@
 """Joined arrays, with NumPy as the oracle."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Many files with the same variables as one group."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

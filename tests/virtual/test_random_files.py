@@ -1,7 +1,5 @@
 """Random files of every format: gzarr gives what the formats' own libraries give."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """References that gzarr writes, read by gzarr and by fsspec with zarr-python; and those that others write."""
 
-from __future__ import annotations
-
 import json
 import os
 import tracemalloc

@@ -1,7 +1,5 @@
 """Files of other formats that are read across a network."""
 
-from __future__ import annotations
-
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor

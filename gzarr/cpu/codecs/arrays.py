@@ -1,7 +1,5 @@
 """CPU functions of the codecs on arrays: bytes, transpose, cast_value, scale_offset."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

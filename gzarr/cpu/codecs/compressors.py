@@ -1,7 +1,5 @@
 """CPU functions of the compressors and of crc32c. The size that data claims is checked before memory is allocated."""
 
-from __future__ import annotations
-
 import bz2
 import lzma
 import struct

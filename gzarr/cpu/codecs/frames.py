@@ -7,8 +7,6 @@ encoders that stream (no size in the header) or write several frames.
 Source: RFC 8878, section 3.1.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import Any

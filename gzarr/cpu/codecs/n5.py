@@ -7,8 +7,6 @@ zeros fill them up.
 Source: https://github.com/saalfeldlab/n5#file-system-specification
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """CPU functions of the codecs of the numcodecs registry."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from importlib import import_module

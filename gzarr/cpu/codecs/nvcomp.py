@@ -5,8 +5,6 @@ missing library, or a format without a host library, is an error when a chunk is
 opened: a GPU needs none of them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import zlib

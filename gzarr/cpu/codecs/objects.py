@@ -1,7 +1,5 @@
 """CPU functions of the codecs for Python objects: strings of variable length, JSON, MessagePack."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

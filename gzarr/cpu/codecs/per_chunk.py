@@ -1,7 +1,5 @@
 """Turns a function of one chunk into a batch function whose errors name the item and the codec."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

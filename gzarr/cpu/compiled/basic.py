@@ -5,8 +5,6 @@ So an object of the loop is made once for an array; it takes integers and slices
 leaves whatever it does not know, and everything that fails: the caller then begins again in the usual way.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The casts are those of NumPy's rule "same_kind" between numbers.
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

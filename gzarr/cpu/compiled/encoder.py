@@ -3,8 +3,6 @@
 They are byte by byte those of Blosc, so equal chunks have equal bytes however they are written.
 """
 
-from __future__ import annotations
-
 import struct
 from functools import lru_cache
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A filter that is one of numcodecs itself, or of Zarr v3, with a configuration wh
 as NumPy does, becomes some steps; any other one keeps its chain out of the loop.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ maintainers mend it. The price is that a release may hide a function. The refere
 codecs, `status` names these, and a weekly workflow tries the newest releases.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import struct

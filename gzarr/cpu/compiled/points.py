@@ -1,7 +1,5 @@
 """Points as tables of numbers for the compiled loop (`loop/points.c`), which sorts them (`loop/sort.c`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from math import prod
 from typing import Any

@@ -5,8 +5,6 @@ that follow each other in one file are an object of the loop, which opens the fi
 that the table is of, before and after, and reads the ranges. What is in no local file is left to the store.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import lru_cache

@@ -8,8 +8,6 @@ files that cannot be read. The reference path reads those, so its answers and it
 Rule: memory that somebody may write to is copied before the loop looks at it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

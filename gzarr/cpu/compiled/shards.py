@@ -9,8 +9,6 @@ scratch by the reference path, once all batches are done: how it reads a shard d
 whether the index is cached.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -81,7 +79,7 @@ class ShardRows(NamedTuple):
     bounds: Indices
     shards: list[Shard]
 
-    def cut(self, first: int, last: int) -> ShardRows:
+    def cut(self, first: int, last: int) -> "ShardRows":
         """The chunks from ``first`` to ``last``, of which there must be some."""
         low, high = np.searchsorted(self.bounds, [first, last - 1], side="right").tolist()
         bounds = self.bounds[low - 1 : high + 1].clip(first, last) - first

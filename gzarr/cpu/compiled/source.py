@@ -1,7 +1,5 @@
 """Describes an array to the compiled loop, for every read and write, and what is taken of each of its elements."""
 
-from __future__ import annotations
-
 import struct
 from collections import deque
 from collections.abc import Collection, Sequence

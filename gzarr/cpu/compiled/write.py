@@ -10,8 +10,6 @@ Rules: only files of stores that say so (`Files.target`) are written by the loop
 (`LoopWrite.keys`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -248,7 +246,7 @@ class LoopWrite:
 
     def _shares(
         self, batch: _Batch, entries: Sequence[Indices], head: int, old_nbytes: int, n_entries: int
-    ) -> list[_Share]:
+    ) -> "list[_Share]":
         """Cut the tables of a shard into runs that are encoded at once.
 
         entries: of the chunks of each table. head: where the first chunk begins.

@@ -3,8 +3,6 @@
 Each module of this folder that has a table ``CODECS`` is a family of codecs, with both directions side by side.
 """
 
-from __future__ import annotations
-
 from gzarr.codecs.registry import collect_tables, registered_factory
 from gzarr.gpu.codecs.batch import DeviceCodec
 

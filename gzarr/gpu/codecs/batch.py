@@ -6,8 +6,6 @@ checksums return encoded chunks. Both work on a whole batch at once. Compression
 nvCOMP's encoders have none, or others. The decoded data is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -55,11 +53,11 @@ class Streams:
     def __len__(self) -> int:
         return self.offsets.size
 
-    def take(self, rows: Any) -> Streams:
+    def take(self, rows: Any) -> "Streams":
         """Some of the chunks, by a slice or by their numbers."""
         return replace(self, offsets=self.offsets[rows], sizes=self.sizes[rows])
 
-    def within(self, context: BatchContext) -> Streams:
+    def within(self, context: "BatchContext") -> "Streams":
         """The same in a batch, which uploads the piece of the buffer that they are in, if need be, in one copy."""
         if self.copy is None:
             context.held.append(self.there)

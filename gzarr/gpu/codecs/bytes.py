@@ -3,8 +3,6 @@
 The bytes codec passes chunks on; next to filters, it also reverses the bytes of elements that are not native.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

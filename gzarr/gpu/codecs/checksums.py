@@ -9,8 +9,6 @@ Source: RFC 1950 (Adler-32), RFC 1952 (CRC-32), RFC 8878, 3.1.1 (content checksu
 HDF5: two sums of big-endian words modulo 65535; the result is 65535, not 0, if a sum that is not zero is a multiple.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

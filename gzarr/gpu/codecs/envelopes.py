@@ -11,8 +11,6 @@ size. The size that the decoder reports reveals the latter, and checksums most o
 Source: LZ4 block format; RFC 1950 (zlib), RFC 1952 (gzip), RFC 8878 (Zstandard); numcodecs, LZ4.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

@@ -8,8 +8,6 @@ is in `gzarr.gpu.codecs.floats`; everything else is done with the array module (
 Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `gzarr.codecs.cast_value`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias

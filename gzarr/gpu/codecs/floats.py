@@ -8,8 +8,6 @@ NaNs are those of this machine's NumPy, which is asked where processors or compi
 IEEE 754 allows either one as the result: the kernels choose as NumPy does on x86-64.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, TypeAlias
 

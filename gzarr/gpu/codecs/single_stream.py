@@ -7,8 +7,6 @@ size, so it compresses larger chunks, and the envelope that it writes is dropped
 formats are bare streams (`gzarr.codecs.nvcomp`). The device encodes plain Zstandard frames: nvCOMP writes no checksum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias

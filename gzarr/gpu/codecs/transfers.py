@@ -5,8 +5,6 @@ waits once, headers and checksums are laid out on the host and put in place by o
 never leaves the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias

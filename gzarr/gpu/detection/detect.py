@@ -3,8 +3,6 @@
 Versions of Python packages are read from their metadata.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 

@@ -4,8 +4,6 @@ The driver is asked by ctypes: without a driver, some libraries hang or print wh
 from their metadata. Here is also the folder of files that the GPU backend caches between processes.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """What there is of a GPU and its software, whether it is trusted, what runs on it, and what is missing: `gzarr gpu`."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 from typing import Any

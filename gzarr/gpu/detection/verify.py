@@ -6,8 +6,6 @@ a hash of everything that the result depends on: the GPU, its driver, the librar
 valid as long as these do not change; a failure only for some minutes, as the GPU may just have been full.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

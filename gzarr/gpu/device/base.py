@@ -6,8 +6,6 @@ driver counts as used; it is free nevertheless, as the pool hands it out again. 
 are imported already.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence

@@ -8,8 +8,6 @@ options and architecture, for other processes. CuPy's errors become `DeviceError
 module.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress

@@ -7,8 +7,6 @@ allocations on other threads, other libraries, and functions that code has impor
 Not verified on a GPU.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ It is for tests, and for trying the GPU pipeline on a machine without a GPU; it 
 cannot show races, warp-level behaviour, the order of streams, or speed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import weakref
 import zlib

@@ -11,8 +11,6 @@ as the host's, as no library has this device: PyTorch and JAX take it as an arra
 CuPy.
 """
 
-from __future__ import annotations
-
 import math
 import pickle
 import weakref
@@ -227,13 +225,13 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
 
     # Elements, and attributes.
 
-    def __getitem__(self, key: Any) -> EmulatedArray:
+    def __getitem__(self, key: Any) -> "EmulatedArray":
         if _is_basic(key):
             items = key if isinstance(key, tuple) else (key,)
             return view(self._host[items if any(item is ... for item in items) else (*items, ...)])
         return wrapped(self._host[_index(key)])  # type: ignore[no-any-return]
 
-    def __iter__(self) -> Iterator[EmulatedArray]:
+    def __iter__(self) -> "Iterator[EmulatedArray]":
         if not self.ndim:
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
@@ -243,10 +241,10 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
             raise TypeError("len() of unsized object")
         return len(self._host)
 
-    def __copy__(self) -> EmulatedArray:
+    def __copy__(self) -> "EmulatedArray":
         return self.copy()  # type: ignore[no-any-return]
 
-    def __deepcopy__(self, memo: Any) -> EmulatedArray:
+    def __deepcopy__(self, memo: Any) -> "EmulatedArray":
         return self.copy()  # type: ignore[no-any-return]
 
     @property

@@ -5,8 +5,6 @@ where CuPy (14.2) refuses them; what it returns is on the device. The names that
 CuPy's own kernels (``RawKernel`` and others) are CUDA, which nothing here runs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Streams of the emulated device, whose work is done as soon as it is submitted."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque
@@ -22,7 +20,7 @@ class EmulatedStream:
     """
 
     ptr = 0
-    null: EmulatedStream
+    null: "EmulatedStream"
 
     def __init__(self, null: bool = False, non_blocking: bool = False) -> None:
         self.waited_for: deque[Any] = deque(maxlen=64)

@@ -7,8 +7,6 @@ folder under a hash of everything that it is built from.
 ``LD_PRELOAD`` set to `sanitizer_preload`, and stops at the first wrong access.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

@@ -10,8 +10,6 @@ for encoded chunks are taken again when the store has written them (`Results`), 
 `gzarr.gpu.backend.GpuBackend.release`. Rule: whoever gives memory back has waited for the copies from and to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeAlias
 

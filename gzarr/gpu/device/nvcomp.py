@@ -8,8 +8,6 @@ of the calling thread's current device, and never wait. The first call that need
 Rules: option structs have 64 bytes and are passed by value; the decoder is the CUDA one; a batch is never empty.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import struct

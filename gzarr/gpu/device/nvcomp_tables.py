@@ -5,8 +5,6 @@ library's query functions, or else from its headers (release 6.0.0.12). Tests co
 installed.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -56,7 +54,7 @@ def status_text(status: int) -> str:
     return f"{STATUS_TEXT.get(status, 'a status that is not documented')} (nvCOMP status {status})"
 
 
-def codec_of(name: str) -> NvcompCodec:
+def codec_of(name: str) -> "NvcompCodec":
     """The entry of a codec. Raises: DeviceError for a name that nvCOMP does not have."""
     try:
         return CODECS[name]
@@ -76,7 +74,7 @@ def decompress_temp_nbytes(codec: str, n: int, max_chunk: int, total: int) -> in
     return table.temp_fixed + table.temp_per_byte * total + table.temp_per_piece * pieces
 
 
-def compress_alignment(codec: str, typesize: int = 1) -> Alignment:
+def compress_alignment(codec: str, typesize: int = 1) -> "Alignment":
     """The alignment that compression needs, in bytes. typesize: see `compress_options`."""
     table = codec_of(codec)
     _, output, temp = table.compress_alignment

@@ -12,8 +12,6 @@ stream, because a per-thread stream would be another stream in another thread. A
 nothing is under way when `PipelineSlots.run` ends. After a fork, all pipeline slots of the child are idle.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

@@ -9,8 +9,6 @@ Memory: within `Device.activate`, everything is allocated from its arenas, and f
 outside of it, from the device's own allocator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeAlias

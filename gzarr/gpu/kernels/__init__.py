@@ -5,8 +5,6 @@ g++ all compile one self-contained text. Arguments are flat: 64-bit integers, po
 memory. Kernels step by the grid, so any number of threads is correct; the functions below give the best one.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ bytes; of a shuffled chunk, they are a power of two of items. Everything is arit
 each part. Parts that no kernel can take are made simpler first: `cut` along an axis, or taken apart `in_bytes`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -72,7 +70,7 @@ class Boxes:
     target_lists: Column
     lists: Column
 
-    def take(self, which: NDArray[np.intp]) -> Boxes:
+    def take(self, which: NDArray[np.intp]) -> "Boxes":
         """Some of the parts."""
         columns = {name: getattr(self, name)[..., which] for name in _PER_PART}
         return Boxes(**columns, nbytes=self.nbytes, lists=self.lists)
@@ -106,7 +104,7 @@ class Shuffles(NamedTuple):
     blocksize: Column
     nbytes: Column
 
-    def take(self, which: NDArray[np.intp]) -> Shuffles:
+    def take(self, which: NDArray[np.intp]) -> "Shuffles":
         """Those of some parts."""
         return Shuffles(self.mode[which], self.typesize[which], self.blocksize[which], self.nbytes[which])
 

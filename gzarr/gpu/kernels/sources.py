@@ -3,8 +3,6 @@
 ``setup.py`` loads this file by itself, where nothing is installed: it imports the standard library alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ Rules: whoever stores chunks holds the locks that the store asks for, and has th
 memory at the addresses of chunks must live until `Put.put` returns.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from itertools import pairwise

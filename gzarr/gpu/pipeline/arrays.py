@@ -1,7 +1,5 @@
 """What is done with arrays that are on the device: rows are taken out of them, windows of them are reduced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

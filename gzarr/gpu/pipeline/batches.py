@@ -8,8 +8,6 @@ on the device has fixed costs, on the host time is proportional to the number of
 (`benchmarks.gpu.model`); nothing was measured on a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod

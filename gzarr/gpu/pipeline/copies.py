@@ -5,8 +5,6 @@ the selection was. The other memory is a result, the blocks of a `CopyPlan`, or 
 have an entry for every copy, so whole tables are turned by arithmetic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Conditions on the array alone (its chain, layout and store) are checked at the f
 Conditions on the selection, the values and the settings are checked every time.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Launches the kernels that copy between chunks and other memory, by columns (`gzarr.gpu.pipeline.copies`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 

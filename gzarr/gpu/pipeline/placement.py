@@ -8,8 +8,6 @@ Encoding goes the other way. The device encodes up to the first step that it lac
 host does the rest. The gathering kernel does transposes at the beginning. The two directions may be split differently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Decodes the chunks of a batch, first the host's steps, if any, then those of the device, and places them by table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

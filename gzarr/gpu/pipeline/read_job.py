@@ -9,8 +9,6 @@ Rules: chunks that are odd in any way (files that cannot be read, damaged chunks
 answers and its errors are the only ones there are. All chunks of a shard are of one version (`ReadShards`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass

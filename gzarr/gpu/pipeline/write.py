@@ -15,8 +15,6 @@ Rules: results of decoders and encoders are checked once, when the batch is done
 batch that raises OverLimitError has changed nothing but its own memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

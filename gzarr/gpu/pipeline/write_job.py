@@ -10,8 +10,6 @@ pipeline slot is returned before anything is stored. An object that reaches beyo
 others may have appended to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby

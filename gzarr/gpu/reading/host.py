@@ -3,8 +3,6 @@
 Chunks are placed so that the stream behind an envelope of a few bytes begins at a multiple of `ALIGNMENT`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

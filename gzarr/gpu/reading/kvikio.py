@@ -13,8 +13,6 @@ Rules, which KvikIO does not enforce (26.10, found by experiment): a handle and 
 was submitted, even if it failed. KvikIO's streams do not wait for others, so the buffer must be idle before a read.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 The driver is queried with ctypes first, because without one, opening a file with KvikIO can hang (26.10, cuFile 1.19).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from gzarr.errors import DeviceError

@@ -6,8 +6,6 @@ see whole frames only. Levels that join frames are behind level 0 until the end,
 if the program is killed, the image has fewer levels, and all that it has is there.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

@@ -7,8 +7,6 @@ Rules. A row is written once, so a row that lacks a frame waits, and the limit o
 error of theirs is raised by every later call. A forked child leaves the writer to its parent.
 """
 
-from __future__ import annotations
-
 import atexit
 import math
 import sys
@@ -44,7 +42,7 @@ _WRITERS = 3
 _ROWS = 4
 
 #: Writers that are not closed, for the end of the program.
-_open: dict[int, ImageWriter] = {}
+_open: "dict[int, ImageWriter]" = {}
 
 
 class _Ended(NamedTuple):

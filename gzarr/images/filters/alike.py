@@ -6,8 +6,6 @@ called again with each half of one block along the axis in question: what follow
 matters only if results are combined element by element; those that `combine` puts behind each other get longer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How far filters of scipy.ndimage, cupyx.scipy.ndimage, scikit-image and cuCIM look around an element."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ Theory of operation. A region of the result is made of the *core* of the inputs 
 of the result are those of the inputs, in steps or multiples (`ResultAxis.scale`), or whole: of another length, or new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

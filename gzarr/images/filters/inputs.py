@@ -1,7 +1,5 @@
 """What a function of blocks is applied to: arrays of one shape, or that broadcast, and what it may return."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes intensities by what all of an image says: two passes, of which the first makes a histogram."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, Unpack
 

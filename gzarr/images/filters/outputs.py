@@ -3,8 +3,6 @@
 What has been written is noted (`gzarr.images.pyramid.resuming`), so that the same call can go on after a kill.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace

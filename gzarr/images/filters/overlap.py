@@ -1,7 +1,5 @@
 """`map_overlap` and `map_blocks`: a function applied to blocks of large arrays, with halos, in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any, Unpack

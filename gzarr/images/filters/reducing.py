@@ -1,7 +1,5 @@
 """`reduce_blocks`: what a function makes of the blocks of a large array, combined."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 

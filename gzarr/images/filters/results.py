@@ -5,8 +5,6 @@ of the result are planned, computed and written by `gzarr.images.pyramid.buildin
 pass. Where nothing is stored of the boxes, and the function keeps the fill value, nothing is computed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -324,7 +322,7 @@ def _recipe(mapping: BoxMapping, given: ResultKeywords) -> Recipe:
     return Recipe(max_nbytes=limit, resume=resume, part=this, name=mapping.name, run=run, **known)
 
 
-def _least(mapping: BoxMapping, kind: OutputKind, trial: _Trial) -> Cells:
+def _least(mapping: BoxMapping, kind: OutputKind, trial: "_Trial") -> Cells:
     """What is written whole of a new output."""
     given, itemsize = kind.keywords(), kind.dtype.itemsize
     unit = unit_of(kind.like) if kind.is_same else given.get("shards") or given["chunks"]

@@ -1,7 +1,5 @@
 """Tables that functions make of blocks: rows of each, merged by a key."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from math import prod

@@ -1,7 +1,5 @@
 """Where a block lies, for functions that ask for it by a parameter ``where``."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

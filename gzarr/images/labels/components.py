@@ -8,8 +8,6 @@ ordered by their first voxel in scan order, as `scipy.ndimage.label` numbers tho
 Rules: nothing here reads or writes arrays. What is held counts against a limit, and one error says what it would take.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce

@@ -4,8 +4,6 @@ Theory of operation. The mask is cut into blocks, each of which is labelled on i
 finds which labels of neighbouring blocks are one object, and `gzarr.images.labels.numbering` writes the numbers.
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

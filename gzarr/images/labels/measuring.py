@@ -1,7 +1,5 @@
 """Measures the objects of a large array of labels, exactly: sums of blocks are merged by label."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ labels of different blocks have nothing to do with each other. Two neighbours ha
 both: labels that agree there are one object. The result takes of each block what lies inside its borders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ not kept. Every chunk of the result is thus written once, and its data type is c
 known.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, prod

@@ -1,7 +1,5 @@
 """Segments large images with a function for blocks, such as a network: blocks overlap, and their objects are merged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial

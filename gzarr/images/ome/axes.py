@@ -3,8 +3,6 @@
 Source: OME-Zarr 0.4 and 0.5, "axes" metadata; the names of units are those of UDUNITS-2 that it lists.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Source: OME-Zarr 0.4 and 0.5, "omero" metadata.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

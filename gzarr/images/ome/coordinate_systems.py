@@ -5,8 +5,6 @@ They are kept as they are stored: what is not understood is written back, and on
 Source: https://ngff.openmicroscopy.org/0.6/, "coordinateSystems", "multiscales" and "scene" metadata.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -6,8 +6,6 @@ units; those of the whole image, which the specification applies after them, are
 Source: https://ngff.openmicroscopy.org/0.4/, /0.5/ and /0.6/, "multiscales", "omero" and "coordinateTransformations".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias

@@ -4,8 +4,6 @@ The same functions read metadata for both, so that nothing is refused by the one
 fault that validation has noted, they go on with a value that does no harm.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, Protocol
 

@@ -3,8 +3,6 @@
 Source: OME-Zarr 0.4 and 0.5, "image-label" metadata.
 """
 
-from __future__ import annotations
-
 import colorsys
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ What a document has besides is kept in ``extra`` and written back.
 Source: https://ngff.openmicroscopy.org/0.4/ and /0.5/, "plate" and "well" metadata.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -101,7 +99,7 @@ class PlateDocument:
             document["field_count"] = self.field_count
         return {**document, **self.extra}
 
-    def with_field(self, well: str, acquisition: int | None, n_fields: int, n_of_acquisition: int) -> PlateDocument:
+    def with_field(self, well: str, acquisition: int | None, n_fields: int, n_of_acquisition: int) -> "PlateDocument":
         """Return the metadata after a well has got one more field.
 
         n_fields: of the well. n_of_acquisition: fields of the well of the same acquisition.

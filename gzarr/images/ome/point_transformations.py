@@ -5,8 +5,6 @@ Points are arrays of shape (..., n), in the order of the axes of their system.
 Source: https://ngff.openmicroscopy.org/0.6/, "coordinateTransformations" metadata.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

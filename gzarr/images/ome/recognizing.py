@@ -1,7 +1,5 @@
 """Which version of OME-Zarr the metadata of a group are of, and which of its images is meant."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

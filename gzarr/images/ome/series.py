@@ -3,8 +3,6 @@
 Source: OME-Zarr 0.4 and 0.5, "bioformats2raw.layout" metadata and high-content screening.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any

@@ -3,8 +3,6 @@
 Source: OME-Zarr 0.4 and 0.5, "coordinateTransformations" metadata.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -23,7 +21,7 @@ class Transformation(NamedTuple):
     scale: Numbers
     translation: Numbers
 
-    def then(self, other: Transformation) -> Transformation:
+    def then(self, other: "Transformation") -> "Transformation":
         """Return this one, followed by another."""
         scale = tuple(a * b for a, b in zip(self.scale, other.scale, strict=True))
         moved = zip(self.translation, other.scale, other.translation, strict=True)

@@ -1,7 +1,5 @@
 """Builds the pyramid of an image: all levels in one pass over level 0, in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace

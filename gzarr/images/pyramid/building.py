@@ -6,8 +6,6 @@ only once all of them are complete, so an image that is being built, or whose bu
 levels. What is noted is in `gzarr.images.pyramid.resuming`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

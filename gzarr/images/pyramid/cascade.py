@@ -7,8 +7,6 @@ The thread that brings the last part takes the cell up. Blocks come in any order
 within a cell of the highest level, and within it in one of the level below, keeps few cells pending.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import operator

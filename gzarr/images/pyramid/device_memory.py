@@ -1,7 +1,5 @@
 """What a computation may take of memory: what a function needs, and the parts of a device's memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from gzarr.backend import Array, Backend

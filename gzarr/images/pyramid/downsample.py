@@ -11,8 +11,6 @@ A window at the end of an axis has the elements that exist. Elements that are mi
 else becomes the value that stands for them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product

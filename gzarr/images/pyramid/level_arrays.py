@@ -1,7 +1,5 @@
 """The arrays of an image's levels: made like level 0, put into their places, and taken away again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Plans the levels of a pyramid: shapes, factors and where their voxels lie. Integers and floats only, no I/O."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

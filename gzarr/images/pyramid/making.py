@@ -1,7 +1,5 @@
 """Begins images, or goes on with them, and makes levels by a recipe, in one pass where the method allows it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from time import sleep

@@ -1,7 +1,5 @@
 """Builds levels on several devices of this process, as on an engine: each unit runs on the next device in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from itertools import cycle

@@ -5,8 +5,6 @@ Theory of operation. The blocks of a phase do not depend on each other. What is 
 end does the other phases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace

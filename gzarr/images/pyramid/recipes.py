@@ -1,7 +1,5 @@
 """How levels are made of level 0, as one value."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from gzarr.display.progress import ProgressLike

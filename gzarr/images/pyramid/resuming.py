@@ -6,8 +6,6 @@ under way: one for each thread. Units are taken in order, so those that are done
 takes no such object, nothing is noted.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -67,7 +65,7 @@ class UnitsDone:
                 yield range(start - first, done - first)
             start = done + 1
 
-    def of_part(self, part: JobPart) -> UnitsDone:
+    def of_part(self, part: JobPart) -> "UnitsDone":
         """The notes of one of several processes, with the same plan."""
         name = f"{PART}{part.number}-of-{part.of}-units"
         data = self._store.get_one(Request(join_path(self._path, name)))

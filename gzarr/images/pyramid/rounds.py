@@ -4,8 +4,6 @@ Theory of operation. Blocks of a *round* are as large as a task may hold, and co
 the round, so that no task waits for another's. The last level of a round is what the next round reads.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -11,8 +11,6 @@ spread over one voxel is spread over one new voxel. scipy.ndimage's filters for 
 axes that are reflected.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

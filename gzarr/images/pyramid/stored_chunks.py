@@ -1,7 +1,5 @@
 """Which parts of an array are stored: what is not there is fill value, and need not be computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property

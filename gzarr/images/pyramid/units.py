@@ -3,8 +3,6 @@
 A unit holds whole cells of the first levels, as many levels as the budget allows. Integers only, no I/O.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

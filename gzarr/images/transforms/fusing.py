@@ -1,7 +1,5 @@
 """Fuses tiles into one image: blends of what lies over a block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Unpack
 

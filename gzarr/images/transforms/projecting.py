@@ -1,7 +1,5 @@
 """Projections along an axis, which is gone through in parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Unpack
 

@@ -1,7 +1,5 @@
 """Finds where tiles lie, by phase correlation of pairs and least squares of all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product as product_of
 from typing import Any, NamedTuple

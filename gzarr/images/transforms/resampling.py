@@ -1,7 +1,5 @@
 """Interpolated results: affine transformations, other voxel sizes, the grid of another image, displacements."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import cos, radians, sin
 from typing import Any, Unpack

@@ -1,7 +1,5 @@
 """Cuts, mirrors and turns: results whose elements are those of the input, elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 

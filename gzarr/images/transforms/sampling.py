@@ -5,8 +5,6 @@ give the box of the input that it needs. Splines of order 2 and more look at all
 elements away changes hardly anything that a float64 has. Axes that are only shifted by whole elements are gone through.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Results whose elements are displaced by a field."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 import numpy as np

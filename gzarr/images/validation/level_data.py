@@ -5,8 +5,6 @@ lies between the least and the greatest of the elements around it in the level b
 or is of another picture, does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ look at chunks, and needs Pydantic and zarr-python, which take 2.5 s to import. 
 those that validate them, so the package would come on top of what this room needs in any case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass

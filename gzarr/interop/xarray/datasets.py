@@ -1,7 +1,5 @@
 """Datasets as they can be written: of arrays, with names and attributes that Zarr has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from json import dumps
 from typing import Any

@@ -8,8 +8,6 @@ decodes packed numbers through NumPy, so packed numbers on another device are de
 device to the host.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is written into arrays that exist: the part that a region means, and values in the encoding of the array."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from typing import Any, Literal, TypeAlias
 

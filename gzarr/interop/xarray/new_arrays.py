@@ -1,7 +1,5 @@
 """The keywords of the array that holds a new variable: its encoded data, attributes, chunks and codecs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from difflib import get_close_matches

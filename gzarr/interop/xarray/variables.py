@@ -1,7 +1,5 @@
 """A stored array as Xarray finds it before decoding: lazy data, names of axes, attributes, and how it is encoded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from inspect import signature

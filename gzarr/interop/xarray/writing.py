@@ -4,8 +4,6 @@ Everything is encoded and checked before anything is stored or deleted. Xarray e
 that exists already is encoded as it is stored. No two Dask blocks that are written share a stored object.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias

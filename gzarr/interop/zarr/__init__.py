@@ -12,8 +12,6 @@ zarr-python loads the class in every process that has gzarr installed: the rest 
 or write.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable
@@ -108,10 +106,10 @@ class CodecPipeline(BatchedCodecPipeline):
     """
 
     source: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
-    _bound: tuple[Any, BoundArray | Exception] | None = field(default=None, init=False, compare=False, repr=False)
+    _bound: "tuple[Any, BoundArray | Exception] | None" = field(default=None, init=False, compare=False, repr=False)
 
     @classmethod
-    def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> CodecPipeline:
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> "CodecPipeline":
         """Return the pipeline of an array."""
         made: Any = create_codec_pipeline(array_metadata)
         # Another class if zarr-python's settings have changed, or are others where an array was unpickled.
@@ -198,7 +196,7 @@ class CodecPipeline(BatchedCodecPipeline):
     def _write(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
         self.bound().write(batch, value, drop_axes, loop)
 
-    def bound(self, metadata: Any = None) -> BoundArray:
+    def bound(self, metadata: Any = None) -> "BoundArray":
         """Return the array as gzarr knows it. metadata: those of now, if they are known.
 
         Raises: whatever is the reason why gzarr does not know it.

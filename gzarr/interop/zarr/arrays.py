@@ -5,8 +5,6 @@ extents follow the batch. What a read finds does not depend on where the array e
 where zarr-python does, which then writes fill values past the end; elsewhere it keeps what a chunk holds there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -53,13 +51,13 @@ _MAX_PREPARED, _MAX_KEPT = 32, 256
 _KNOWN_CODECS = ("zarr.codecs.", "numcodecs.")
 _HOST, _GPU = "zarr.core.buffer.cpu", "zarr.core.buffer.gpu"
 
-_kept: dict[Hashable, BoundArray] = {}
+_kept: "dict[Hashable, BoundArray]" = {}
 
 #: What zarr-python reads or writes with: the store, the array's settings, and the buffers' prototype.
 Using: TypeAlias = tuple[Any, Any, Any]
 
 
-def bind(metadata: Any, store: Any) -> BoundArray:
+def bind(metadata: Any, store: Any) -> "BoundArray":
     """Bind an array to gzarr's engine, with what was prepared for local arrays like it: most are opened repeatedly.
 
     Raises: GzarrError if gzarr does not know something of it.

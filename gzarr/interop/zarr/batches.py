@@ -6,8 +6,6 @@ axis, in C order of the chunks, or points sorted by chunk. Of a product, the ent
 everything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

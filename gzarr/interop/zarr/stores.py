@@ -1,7 +1,5 @@
 """Stores of zarr-python for the engine: local files natively, others through their own coroutines or calls."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache
@@ -101,7 +99,7 @@ class PlainZarrStore(ZarrStore):
         """The version of all objects during one read; None otherwise."""
         return self._one_read
 
-    def for_one_read(self, config: Any) -> PlainZarrStore:
+    def for_one_read(self, config: Any) -> "PlainZarrStore":
         """Return a view of the store that reads parts of shards."""
         view = object.__new__(type(self))
         given = {name: getattr(config, f"sharding_coalesce_{setting}", None) for name, setting in _COALESCING.items()}

@@ -3,8 +3,6 @@
 This replaces a function that is private to zarr-python, so it is done on request only.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

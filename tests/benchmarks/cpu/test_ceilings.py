@@ -1,7 +1,5 @@
 """What the rows cost at least: what is counted, and the parts that are measured alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of other formats in place: every format is measured, and its answers are compared."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

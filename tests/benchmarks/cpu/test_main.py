@@ -1,7 +1,5 @@
 """The CPU benchmark runs, notices wrong answers, and its documentation shows what was measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """One small run on the emulated device, which the tests of its rows share."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

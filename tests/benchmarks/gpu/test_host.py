@@ -1,7 +1,5 @@
 """The costs of the host are measured for reads and writes, with two trees in turn."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predictions follow from costs and rates by simple arithmetic; the page shows those of the measured costs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Questions to real hardware fail one at a time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The GPU benchmark runs through on the emulated device."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page shows what was measured on a GPU, nothing else; goals and plots are those of the results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The benchmark of images runs, notices wrong values, and its documentation shows what was measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

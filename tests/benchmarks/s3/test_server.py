@@ -1,7 +1,5 @@
 """The S3 server of benchmarks and tests answers as Amazon's does, late, and counts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Short runs of the cells of some scenarios, as tests."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

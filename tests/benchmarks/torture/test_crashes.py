@@ -1,7 +1,5 @@
 """Processes that are killed, interrupted or forked, and disks that are full, lose nothing that was reported written."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.torture import disk, forks, interrupts, kills

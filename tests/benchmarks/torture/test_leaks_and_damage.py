@@ -1,7 +1,5 @@
 """Nothing leaks, and damage gives errors of the library's own: briefly, and that the scenarios would notice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

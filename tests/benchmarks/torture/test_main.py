@@ -1,7 +1,5 @@
 """The frame notices what goes wrong in scenarios, and the command line works."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Random programs find nothing: briefly, and that their checks would notice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

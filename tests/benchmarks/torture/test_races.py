@@ -1,7 +1,5 @@
 """Processes that race lose nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.torture import nodes, races

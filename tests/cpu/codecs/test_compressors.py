@@ -1,7 +1,5 @@
 """Gzip and zlib chunks are decoded, and refused, alike by libdeflate and by the standard library."""
 
-from __future__ import annotations
-
 import sys
 import zlib
 

@@ -1,7 +1,5 @@
 """Fixtures of the tests of the compiled loop."""
 
-from __future__ import annotations
-
 import pytest
 
 from gzarr.config import config

@@ -1,7 +1,5 @@
 """What the tests of the compiled loop share: chains, arrays, a loop that counts."""
 
-from __future__ import annotations
-
 import struct
 import threading
 from collections.abc import Callable, Sequence

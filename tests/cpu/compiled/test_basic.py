@@ -1,7 +1,5 @@
 """Basic selections of few chunks, done by one call: what the reference path reads and stores, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from functools import cache

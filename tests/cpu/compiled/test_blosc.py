@@ -1,7 +1,5 @@
 """The compiled loop makes Blosc frames block by block, byte by byte those of numcodecs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path

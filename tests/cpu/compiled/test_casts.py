@@ -1,7 +1,5 @@
 """The loop's casts give NumPy's bits, for every pair of numbers; rows of a pool are gathered as NumPy does it."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -4,8 +4,6 @@ Every layout that the loop knows is tried in every kind of store: small chunks, 
 blocks, or the beginning, are decoded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path

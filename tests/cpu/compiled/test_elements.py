@@ -1,7 +1,5 @@
 """Fields and casts by the compiled loop: NumPy's values, and the files of the reference path."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which reads and writes the compiled loop takes, and what is said of the others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

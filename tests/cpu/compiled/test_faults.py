@@ -1,7 +1,5 @@
 """System calls that fail, in the compiled loop and in the reference path: every chunk is old or new, and whole."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

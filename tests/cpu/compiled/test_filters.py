@@ -1,7 +1,5 @@
 """The filters of the compiled loop are those of numcodecs, bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Compiled code that takes frames apart refuses tables that do not fit; `tests/gpu/codecs` looks at what it finds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Strings and bytes of variable length by compiled code, beside numcodecs."""
 
-from __future__ import annotations
-
 import random
 import sysconfig
 

@@ -3,8 +3,6 @@
 They are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
 """
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

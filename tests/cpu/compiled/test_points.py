@@ -1,7 +1,5 @@
 """Points are sorted by the compiled loop as by the reference path, by several threads, and within its tables."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from threading import Event, Thread
 from typing import Any

@@ -1,7 +1,5 @@
 """Which reads are for the compiled loop, odd files, shards that are replaced, threads; and where there is no loop."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -5,8 +5,6 @@ Blosc frames are read block by block, Zstandard frames decoded up to the last by
 Damage and lies are tried a second time in a process in which the loop is built with AddressSanitizer and UBSan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the compiled loop reduces, what it leaves to NumPy, and tables that it refuses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

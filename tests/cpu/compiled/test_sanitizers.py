@@ -1,7 +1,5 @@
 """The compiled loop under sanitizers of addresses and undefined behaviour: the tests of its parts, in one process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

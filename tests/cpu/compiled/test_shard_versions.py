@@ -1,7 +1,5 @@
 """Shards that are replaced between reads of the compiled loop, and during them: what is read is of one version."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

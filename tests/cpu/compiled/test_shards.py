@@ -1,7 +1,5 @@
 """Shards that the compiled loop writes in part are byte for byte those of the reference path; damaged ones stay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

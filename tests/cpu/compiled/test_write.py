@@ -1,7 +1,5 @@
 """The compiled loop writes the bytes that the reference path writes; whatever fails, nothing is lost."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Encodes chunks with the device's encoders, as the write pipeline does, and reads them back in every way."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Checks filters in both directions: what the device reads and writes is what the CPU does, bit for bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A changed payload is an error on the device whenever the format has a checksum, as it is on the CPU."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

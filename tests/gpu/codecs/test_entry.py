@@ -1,7 +1,5 @@
 """A new codec is a spec and one entry for each backend: nothing else has to know of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """Which chunks of LZ4, Zstandard, zlib and gzip the device decodes: the usual ones, and none that the host must see."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import struct

@@ -1,7 +1,5 @@
 """Filters on the device, both directions, and the reasons why some stay on the host; batches as rows and chunks."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

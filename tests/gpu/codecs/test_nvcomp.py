@@ -1,7 +1,5 @@
 """nvCOMP's own formats as codecs: on disk, on the CPU, through the batched call, and where nothing decodes them."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys

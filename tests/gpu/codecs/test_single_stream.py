@@ -1,7 +1,5 @@
 """Streams that the device makes are decoded by numcodecs, the CPU's codecs and the device's own decoders."""
 
-from __future__ import annotations
-
 import ctypes
 import gzip
 import zlib

@@ -1,7 +1,5 @@
 """What a machine lacks for the GPU backend: drivers and devices, all named at once; the folder of the cache."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

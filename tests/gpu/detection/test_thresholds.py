@@ -1,7 +1,5 @@
 """Small reads are decoded on the host and uploaded once; the answers are those of the device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -3,8 +3,6 @@
 A library stands in for the driver. `tests/gpu/driver/test_verify.py` lets real CuPy be checked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ That each name and each call fits the table is tested everywhere; that the packa
 (`make test-gpu-driver`).
 """
 
-from __future__ import annotations
-
 import ast
 import ctypes
 import importlib

@@ -1,7 +1,5 @@
 """The device without hardware refuses what nvCOMP refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

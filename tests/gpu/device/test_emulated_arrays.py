@@ -1,7 +1,5 @@
 """Arrays of the emulated device do, and refuse, what CuPy's do. What is expected here was asked of CuPy 14.2."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """The array module of the emulated device has CuPy's names, and its functions stay on the device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Kernels compiled for the host: the library is made once, in the user's cache, and compilers that fail are named."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

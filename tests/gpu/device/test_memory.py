@@ -1,7 +1,5 @@
 """An arena hands out what its blocks have, under its limit, and the same again after it was rewound."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

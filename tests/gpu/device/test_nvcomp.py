@@ -3,8 +3,6 @@
 No call of these tests reaches a kernel: where it could (on a machine with a driver), it is not made.
 """
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import os

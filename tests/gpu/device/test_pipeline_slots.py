@@ -1,7 +1,5 @@
 """As many batches are under way as there are pipeline slots, in the caller's order; failures stop the rest."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Runs a module on the driver made of software: ``python -m tests.gpu.driver -m benchmarks.gpu --device cuda``."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

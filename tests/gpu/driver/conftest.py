@@ -1,7 +1,5 @@
 """Tests that run on the driver made of software. Without it, each module here is skipped, and says what is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What tests ask of the driver made of software, and tell it to do. Importing it installs the driver."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

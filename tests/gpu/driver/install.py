@@ -5,8 +5,6 @@ library its own, so the functions there are overwritten with jumps to those of t
 runtime that the driver lacks report that they were called.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ctypes

@@ -3,8 +3,6 @@
 ``python -m pytest -p tests.gpu.driver.plugin tests/gpu/hardware``
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from typing import Any

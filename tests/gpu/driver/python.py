@@ -1,7 +1,5 @@
 """What the driver leaves to Python: kernels of CuPy, as PTX, and nvCOMP's batched calls, by codecs of the host."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -5,8 +5,6 @@ The doubles here have their call shapes: `rmm.allocators.cupy.rmm_cupy_allocator
 ``cupy.cuda.PythonFunctionAllocator`` around ``torch.cuda.caching_allocator_alloc`` and ``_delete``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

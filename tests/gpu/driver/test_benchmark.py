@@ -1,7 +1,5 @@
 """The questions and the benchmark that `make gpu-check` puts to hardware run through. Their figures mean nothing."""
 
-from __future__ import annotations
-
 import collections
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The load that reads and writes put on CUDA is the one that is counted on the emulated device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ What is right is shown by the suites in `tests/gpu/hardware`. Here the driver is
 what was allocated, and what was called.
 """
 
-from __future__ import annotations
-
 import gc
 import threading
 import zlib

@@ -1,7 +1,5 @@
 """Two devices in one process: whatever is current, work is on the array's device, and the caller's stays current."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

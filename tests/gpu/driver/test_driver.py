@@ -1,7 +1,5 @@
 """The driver made of software notices what a device would do wrong, or might do later than a program expects."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every call that may fail fails once: the error says what to do, nothing leaks, and the next read is right."""
 
-from __future__ import annotations
-
 import gc
 import re
 from typing import Any

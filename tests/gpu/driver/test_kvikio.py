@@ -1,7 +1,5 @@
 """KvikIO reads what the CPU reads: in its compatibility mode, and by the driver's cuFile."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

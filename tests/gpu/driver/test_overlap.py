@@ -3,8 +3,6 @@
 Times are slept, and much longer than what the host computes meanwhile, so proportions can be asserted.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections import Counter

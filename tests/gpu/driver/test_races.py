@@ -4,8 +4,6 @@ The driver carries out work in an order that chance chooses among these. Loaders
 is right (`tests/gpu/hardware`); here they do without some event.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

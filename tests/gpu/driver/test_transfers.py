@@ -1,7 +1,5 @@
 """What is told of CuPy: copies, waits and allocations, of the caller and inside of gzarr."""
 
-from __future__ import annotations
-
 import types
 from concurrent import futures
 from typing import Any

@@ -1,7 +1,5 @@
 """``device="auto"`` takes the GPU after a self-check in a process of its own, and the CPU where that fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

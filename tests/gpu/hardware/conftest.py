@@ -1,7 +1,5 @@
 """The device under test: real hardware. Where there is none, each module here is skipped, and says what is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

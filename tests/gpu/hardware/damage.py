@@ -1,7 +1,5 @@
 """Damaged input on CUDA; run by `test_hardware_damage.py`, each test in a process of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

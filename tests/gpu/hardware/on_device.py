@@ -4,8 +4,6 @@ Tables of addresses point into host arrays. Each range that such a table names i
 that is aligned alike, and the table is made anew; what the kernel wrote is copied back.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

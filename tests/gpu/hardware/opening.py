@@ -1,7 +1,5 @@
 """Backends on CUDA that decode everything on the device, small reads included, in a pipeline slot of one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

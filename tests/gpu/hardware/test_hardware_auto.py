@@ -1,7 +1,5 @@
 """``device="auto"`` takes real hardware: the self-check passes, in this process and in one of its own."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Real frames of every codec, decoded on CUDA: of numcodecs, zlib and zstd, whole arrays and bare streams."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

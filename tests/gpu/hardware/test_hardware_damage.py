@@ -1,7 +1,5 @@
 """Damaged input raises an error that names its chunk, and leaves the device usable; each case in its own process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

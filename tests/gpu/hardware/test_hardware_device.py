@@ -1,7 +1,5 @@
 """What only a CUDA device can show: caps that hold, no leaks, streams in order, nvCOMP's codecs there and back."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

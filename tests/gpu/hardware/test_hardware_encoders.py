@@ -1,7 +1,5 @@
 """Chunks encoded on CUDA are decoded on the host, by libraries that know nothing of a GPU, and on the device."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

@@ -3,8 +3,6 @@
 CuPy's own kernels would make zeros of subnormal numbers, and NaNs of their own.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

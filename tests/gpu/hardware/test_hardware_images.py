@@ -1,7 +1,5 @@
 """Levels, filters and downsampled blocks of images on CUDA are those of the CPU, bit for bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every kernel on CUDA against its NumPy reference: the kernels' own tests, launched on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batches of a loader on CUDA are right by NumPy, also while later ones come into memory of those that were dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path

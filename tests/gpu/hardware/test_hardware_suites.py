@@ -3,8 +3,6 @@
 Damaged input is left to `test_hardware_damage.py`: a decoder that goes astray takes its whole process with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """Writes from a CUDA device: what is stored is what NumPy says, in order, under the cap, and nothing leaks."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random boxes for the kernels that copy, which are run on host memory and compared with NumPy byte by byte."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Floats that go wrong where something is not exact: subnormal numbers, NaNs of all bits, infinities, zeros."""
 
-from __future__ import annotations
-
 import numpy as np
 
 #: Bits of the mantissa, by bytes of a float.

@@ -1,7 +1,5 @@
 """Runs kernels on host memory: chunks at odd addresses, their tables, and results laid out in every way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

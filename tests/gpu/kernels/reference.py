@@ -1,7 +1,5 @@
 """The kernels' reference in NumPy and plain Python: Blosc's shuffles, and the layout of a Blosc-1 frame."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable, Iterator

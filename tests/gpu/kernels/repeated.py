@@ -1,7 +1,5 @@
 """The tests of all kernels, for suites that launch them elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any

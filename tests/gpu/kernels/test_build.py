@@ -1,7 +1,5 @@
 """The kernels' sources: declarations, the compilers that must take them, and sanitizers that must find nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

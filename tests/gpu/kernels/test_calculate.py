@@ -1,7 +1,5 @@
 """calculate casts and computes bit for bit as NumPy does, subnormal numbers and NaNs included."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """copy_bits copies boxes of bit-shuffled chunks as NumPy does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """copy_bytes copies boxes of byte-shuffled chunks as NumPy does."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 

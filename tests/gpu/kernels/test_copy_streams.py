@@ -1,7 +1,5 @@
 """copy_streams copies ranges of any length between any addresses, and writes no byte beside them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """copy_tiles copies boxes whose axes lie in another order in the source, and only plain ones of enough elements."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

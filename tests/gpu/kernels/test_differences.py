@@ -1,7 +1,5 @@
 """differences subtracts as NumPy does, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

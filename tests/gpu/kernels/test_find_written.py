@@ -1,7 +1,5 @@
 """find_written finds the rows that differ from a repeated fill value in any bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Descriptors: what is joined, which units are chosen, and what is left to the general kernels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """reduce_windows makes of windows what NumPy makes of them (gzarr.cpu.windows), for arrays of any strides."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

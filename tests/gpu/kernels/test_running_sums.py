@@ -1,7 +1,5 @@
 """running_sums adds floats in the order in which NumPy's cumsum does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -2,8 +2,6 @@
 nothing else: no byte beside the result is written.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """shuffle_items does what Blosc's filters do, for the chunks that it takes; shuffle does it for the others."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """unshuffle undoes Blosc's filters: on frames that numcodecs makes, and on sizes that it does not make."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """weighted_sums gives the Adler-32 of zlib and the Fletcher-32 of numcodecs."""
 
-from __future__ import annotations
-
 import zlib
 
 import numcodecs

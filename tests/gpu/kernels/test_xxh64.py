@@ -1,7 +1,5 @@
 """xxh64 gives the content checksum that libzstd writes."""
 
-from __future__ import annotations
-
 import numcodecs
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What the compiled loop fetches is what the layout and the store give for every part; what is odd is left."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

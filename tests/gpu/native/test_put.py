@@ -1,7 +1,5 @@
 """What compiled code stores is what the reference path stores."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

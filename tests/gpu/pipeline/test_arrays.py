@@ -1,7 +1,5 @@
 """Rows that are taken out of arrays on the device are NumPy's, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

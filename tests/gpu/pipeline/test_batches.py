@@ -1,7 +1,5 @@
 """How many chunks batches of reads and writes take; those that do not fit into a pipeline slot are halved."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Copies of chunks are made by tables: each chunk is decoded once, into its slot if nothing else is wanted of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which reads and writes the device does in pieces, and the reasons that placements give."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

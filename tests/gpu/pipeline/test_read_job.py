@@ -1,7 +1,5 @@
 """Reads by tables give what NumPy gives, however chunks are stored, and leave to the reference path what is odd."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Values and results on a device: arrays of other libraries, ``out``, results without dimensions."""
 
-from __future__ import annotations
-
 import numcodecs
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Writes of the GPU backend: where they run and why, memory, errors, order, threads."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Writes by tables store what the reference path stores, byte for byte, and leave it what it should look at."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prints what every kernel takes of a multiprocessor, and what typical launches cost; --out also writes JSON."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ Source: NVIDIA, "Parallel Thread Execution ISA", version 9. Results that PTX lea
 that an operation makes is not the host's, and a division of integers by zero is a fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

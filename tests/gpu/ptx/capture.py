@@ -1,7 +1,5 @@
 """An emulated device that interprets some warps of every launch, and compares what they store with the host's build."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 

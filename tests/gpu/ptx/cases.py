@@ -1,7 +1,5 @@
 """Reads and writes that launch every kernel, on a device that interprets some warps of each launch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ instruction of its kind, on average over all kernels. They were counted with `nv
 behind each one. The sums for whole launches of fast kernels are then within some 10 % of those of the real code.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from typing import NamedTuple

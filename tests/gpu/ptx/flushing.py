@@ -4,8 +4,6 @@ CuPy appends ``-ftz=true`` to the options of whatever it compiles. A GPU's NaNs 
 those of 8 bytes may, but nothing may rely on that.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What launches of the placement kernels cost, measured on warps from their middles, and what they may cost."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory

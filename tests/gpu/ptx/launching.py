@@ -1,7 +1,5 @@
 """Launches kernels as the host build does, by interpreting their PTX."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any

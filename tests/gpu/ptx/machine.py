@@ -8,8 +8,6 @@ barrier wait until no other thread can go on, and then all threads of their bloc
 Loads and stores go to `memory.Global` and `memory.Shared`, which check and log them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -152,7 +150,7 @@ class _Machine:
 
 
 @cache
-def _steps(entry: Entry) -> list[_Step]:
+def _steps(entry: Entry) -> "list[_Step]":
     return [_step(entry, one) for one in entry.instructions]
 
 

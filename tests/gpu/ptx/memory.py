@@ -4,8 +4,6 @@ A GPU faults on an access that is not a multiple of its size; the host's process
 cannot show this. Reads and writes outside known allocations would show there under AddressSanitizer only.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

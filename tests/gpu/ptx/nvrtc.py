@@ -1,7 +1,5 @@
 """NVRTC through ctypes: compiles the kernels as CuPy does, which needs no GPU, and reads what ptxas says about them."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

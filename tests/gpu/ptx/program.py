@@ -4,8 +4,6 @@ Source: NVIDIA, "Parallel Thread Execution ISA", version 9. Only what NVRTC make
 is refused, so that nothing is misunderstood silently.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The measure itself: sectors of small programs of known cost; what ptxas reports."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the fast placement kernels may cost: instructions, memory sectors, registers."""
 
-from __future__ import annotations
-
 import pytest
 
 from gzarr.gpu.device.hostbuild import find_compiler

@@ -1,7 +1,5 @@
 """Every kernel as reads and writes launch it: warps at the edges do what the host's build does, and nothing else."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory

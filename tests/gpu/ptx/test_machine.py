@@ -1,7 +1,5 @@
 """The faults that the PTX interpreter must notice, each planted in a small kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

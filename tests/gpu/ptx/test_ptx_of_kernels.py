@@ -1,7 +1,5 @@
 """Every kernel's PTX against its NumPy reference: the kernels' own tests, launched in the interpreter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Readers bring the same bytes as the store, whatever the chunks are stored in, and notice files that change."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -3,8 +3,6 @@
 KvikIO itself reads in `tests/gpu/driver/test_kvikio.py`.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Which reader is taken, and why."""
 
-from __future__ import annotations
-
 import pytest
 
 import gzarr

@@ -1,7 +1,5 @@
 """Frames that come one after the other become an image with all its levels, each object of which is stored once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

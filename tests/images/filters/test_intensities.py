@@ -1,7 +1,5 @@
 """Intensities changed by what all of an image says: NumPy on the whole array, and formulas of scikit-image."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Filters with halos over large arrays: what scipy.ndimage gives for the whole array, in bounded memory."""
 
-from __future__ import annotations
-
 import re
 import tracemalloc
 from functools import partial

@@ -1,7 +1,5 @@
 """Functions of blocks, combined: the same result whatever the chunks and threads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Labels equal SciPy's of the whole array, numbers included, whatever the blocks, chunks and shards."""
 
-from __future__ import annotations
-
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Segmentations of blocks are merged into one, by what neighbours have both seen."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

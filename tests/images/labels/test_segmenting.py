@@ -1,7 +1,5 @@
 """Segmentations in overlapping blocks, and measures of objects: what SciPy gives for the whole array."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Axes and units: what calls and documents may say, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

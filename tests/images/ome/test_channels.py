@@ -1,7 +1,5 @@
 """Channels: what calls and documents say of names, colours and ranges."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Coordinate systems of OME-Zarr 0.6: what transformations do to points, ways between systems, and what is kept."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

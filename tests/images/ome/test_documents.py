@@ -1,7 +1,5 @@
 """Metadata of images: what is read, what is refused, what survives a rewrite."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What images of labels say of their values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

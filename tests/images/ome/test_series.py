@@ -1,7 +1,5 @@
 """Groups that hold images but are none: the error names the images."""
 
-from __future__ import annotations
-
 import pytest
 
 import gzarr

@@ -1,7 +1,5 @@
 """Pyramids of images, against whole arrays in NumPy and TensorStore's downsample driver."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

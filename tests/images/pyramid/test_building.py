@@ -1,7 +1,5 @@
 """Levels that are built: the metadata name them last, and a run that failed goes on."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any

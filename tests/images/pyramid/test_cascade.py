@@ -1,7 +1,5 @@
 """A cascade: every level written whole, no object twice, whatever the order of the blocks."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

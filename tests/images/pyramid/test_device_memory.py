@@ -1,7 +1,5 @@
 """Memory of a device is divided, and covers what functions take for themselves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

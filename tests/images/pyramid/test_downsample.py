@@ -1,7 +1,5 @@
 """Downsampling, against an oracle that looks at one window at a time with Python's exact numbers."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The levels of a pyramid: shapes, factors, voxel sizes and places."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Notes of a long computation: which units are done."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Levels that an executor's tasks build; `tests/interop/test_dask.py` has processes of a cluster."""
 
-from __future__ import annotations
-
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

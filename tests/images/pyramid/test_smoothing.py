@@ -1,7 +1,5 @@
 """Levels made by a Gaussian filter, against the filter on whole arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is not stored is neither read nor computed nor written, and a build that is resumed skips the same units."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Units: level 0 is cut once, in Morton order, within the budget."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Scenes of tiles: what NumPy makes of the whole scene, and where tiles lie."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Results of other shapes: what NumPy and SciPy make of the whole array, with the right coordinates."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Validation finds what is planted: in metadata, in arrays, in labels, in chunks. Sound images have no faults."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A pytest plug-in that writes what came of each test, as JSON, to the file in ``SUITE_OUTCOMES``."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

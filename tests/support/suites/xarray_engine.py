@@ -1,7 +1,5 @@
 """A plug-in of pytest that lets the tests of Xarray's engine "zarr" run on gzarr's, if ``GZARR_ENGINE`` is set."""
 
-from __future__ import annotations
-
 import os
 from functools import wraps
 from typing import Any

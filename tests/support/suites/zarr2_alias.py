@@ -4,8 +4,6 @@ A name that gzarr does not have there is a placeholder: a test module that impor
 tests that use it fail. The folder in ``ZARR_ALIAS_FOLDER`` holds the ``tests`` of the package, which are not replaced.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

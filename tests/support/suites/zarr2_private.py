@@ -1,7 +1,5 @@
 """Private names that the tests of zarr 2 use but do not test, in terms of gzarr."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

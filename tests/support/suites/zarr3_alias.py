@@ -6,7 +6,6 @@ which tests compare with those of arrays. Helpers of the tests are zarr-python's
 """
 
 # ruff: noqa: E402  # modules of zarr-python are imported before they are replaced
-from __future__ import annotations
 
 import importlib
 import sys

@@ -4,8 +4,6 @@ The host decodes and encodes blosclz, which nvCOMP lacks, and encodes with snapp
 chunks of very many short streams.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

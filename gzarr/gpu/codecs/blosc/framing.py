@@ -11,8 +11,6 @@ Source: c-blosc 1.21, blosc.c (split_block, write_compression_header); the reade
 `gzarr.gpu.codecs.blosc.parsing`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

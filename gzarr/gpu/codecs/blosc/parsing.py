@@ -8,8 +8,6 @@ Rules: the streams of a frame fill its decoded bytes exactly once, still shuffle
 of its frame before a byte is read there.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +69,7 @@ class BloscStreams(NamedTuple):
     dest: Sizes
     nbytes: Sizes
 
-    def take(self, rows: Any) -> BloscStreams:
+    def take(self, rows: Any) -> "BloscStreams":
         """The streams with given row numbers, or under a mask."""
         return BloscStreams(*(column[rows] for column in self))
 

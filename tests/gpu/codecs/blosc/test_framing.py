@@ -1,7 +1,5 @@
 """Blosc frames that the device makes: what c-blosc reads, laid out by its rules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

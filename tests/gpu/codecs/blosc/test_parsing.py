@@ -1,7 +1,5 @@
 """Blosc frames in a staging buffer: whoever decodes with nothing but the table must get what numcodecs gets."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 import zlib
