@@ -7,7 +7,7 @@ array passes it through here. PyTorch is recognized by its data types, and never
 
 import ctypes
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -99,6 +99,15 @@ def to_host(value: Any) -> Any:
         if callable(copied):
             return np.asarray(copied())
     raise TypeError(f"a value of type {type(value).__name__} is in GPU memory: copy it into a NumPy array first")
+
+
+def to_hosts(xp: Any, values: Sequence[Any]) -> list[Any]:
+    """Return several arrays on the host, in one transfer if they are arrays of ``xp`` on a device."""
+    if xp is np or not values or not all(isinstance(value, xp.ndarray) for value in values):
+        return [to_host(value) for value in values]
+    flat = [xp.ascontiguousarray(value).reshape(-1).view(np.uint8) for value in values]
+    parts = np.split(to_host(xp.concatenate(flat)), np.cumsum([len(part) for part in flat])[:-1])
+    return [part.view(value.dtype).reshape(value.shape) for part, value in zip(parts, values, strict=True)]
 
 
 def memory_of(out: Any) -> Any:

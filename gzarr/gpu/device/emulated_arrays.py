@@ -200,6 +200,8 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **keywords: Any) -> Any:
         if ufunc.__name__ in _NO_UFUNCS:
             return NotImplemented
+        if method == "at" and not _has_atomics(ufunc.__name__, inputs[0].dtype):
+            raise TypeError(f"cupy.{ufunc.__name__}.at has no atomics for {inputs[0].dtype}")
         if not all(isinstance(x, (EmulatedArray, np.ndarray, *_SCALARS)) for x in (*inputs, *out) if method != "at"):
             return NotImplemented
         if ufunc.__name__ in _COMPARISONS:
@@ -313,6 +315,11 @@ def view(host: NDArray[Any]) -> EmulatedArray:
     made = EmulatedArray.__new__(EmulatedArray)
     made._host = host  # noqa: SLF001 - this function belongs to the class
     return made
+
+
+def _has_atomics(name: str, dtype: np.dtype[Any]) -> bool:
+    """Whether CuPy (14) has a ufunc's ``at`` for a data type."""
+    return (dtype.kind in "iuf" and dtype.itemsize >= 4) or (name == "add" and dtype == np.float16)
 
 
 def wrapped(result: Any, shared: NDArray[Any] | None = None) -> Any:

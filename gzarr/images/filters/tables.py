@@ -19,7 +19,7 @@ from gzarr.images.filters.where import telling
 from gzarr.images.image import Image
 from gzarr.images.tasks import limit_of, run_tasks, worker_count
 from gzarr.storage.extras import require
-from gzarr.tensors import to_host
+from gzarr.tensors import to_hosts
 
 #: What becomes of the values of one key.
 Merge = Literal["sum", "min", "max", "first"]
@@ -147,7 +147,7 @@ def rows_of(
             region = grid.region(coords)
             blocks = read_many([(one, region) for one in sources])
             rows = call(region, ((0, 0),) * first.ndim, *blocks)
-            made[number] = {column: to_host(values) for column, values in rows.items()}
+            made[number] = dict(zip(rows, to_hosts(backend.xp, list(rows.values())), strict=True))
             if len({len(values) for values in made[number].values()}) > 1:
                 raise ValueError(f"{name}: func returns columns of unequal lengths for the block {region}")
             add(blocks[0].nbytes, str(first.store_path))

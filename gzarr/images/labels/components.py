@@ -122,8 +122,8 @@ def count_pairs(mine: NDArray[Any], other: NDArray[Any]) -> tuple[Pairs, NDArray
 
 
 def first_places(labels: NDArray[np.int32], n: int) -> NDArray[np.int64]:
-    """Return where each of the labels 1 to n, which count in scan order, occurs first: indices of the flat array."""
-    flat, found = labels.reshape(-1), np.empty(n, np.int64)
+    """As `first_of_each` on the host, for labels that count in scan order."""
+    flat, found = labels.reshape(-1), np.full(n + 1, NOWHERE)
     seen = 0
     for start in range(0, flat.size, RUN_VOXELS):
         if seen == n:
@@ -134,19 +134,36 @@ def first_places(labels: NDArray[np.int32], n: int) -> NDArray[np.int64]:
             highest = np.maximum.accumulate(run[later])
             wanted = np.arange(seen + 1, highest[-1] + 1, dtype=run.dtype)
             seen = int(highest[-1])
-            found[wanted - 1] = start + later[np.searchsorted(highest, wanted)]
+            found[wanted] = start + later[np.searchsorted(highest, wanted)]
+    return found
+
+
+def first_of_each(xp: Any, labels: Any, n: int) -> Any:
+    """Return where each of the labels 0 to n occurs first: indices of the flat array, `NOWHERE` for 0 and those absent.
+
+    labels: on the host or a device, as is what is returned: int64, or uint64, whose atomics all CuPys have.
+    """
+    flat = labels.reshape(-1)
+    if xp is np:  # labels come in runs: sorting these takes a small part of the time
+        found, (starts, _) = np.full(n + 1, NOWHERE), runs_of(flat)
+        values, first = np.unique(flat[starts], return_index=True)
+        found[values] = starts[first]
+    else:
+        found = xp.full(n + 1, NOWHERE, np.uint64)
+        xp.minimum.at(found, flat, xp.arange(flat.size, dtype=np.uint64))
+    found[0] = NOWHERE
     return found
 
 
 def places_in(shape: Coords, region: Region, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return indices of the flat array for indices of a flat region of it. shape: of the array."""
+    """Return indices of the flat array for indices of a flat region of it, or `NOWHERE`. shape: of the array."""
     extents = [part.stop - part.start for part in region]
-    found = np.zeros(places.shape, np.int64)
-    rest = places
+    there = places != NOWHERE
+    found, rest = np.zeros(places.shape, np.int64), places.astype(np.int64)
     for axis in reversed(range(len(shape))):
         rest, at = np.divmod(rest, extents[axis])
         found += (at + region[axis].start) * prod(shape[axis + 1 :])
-    return found
+    return np.where(there, found, NOWHERE)
 
 
 def merge(n: int, firsts: NDArray[np.int64], pairs: Pairs) -> tuple[NDArray[np.int64], int]:
@@ -247,14 +264,13 @@ class BlockObjects:
         self._faces: dict[tuple[Coords, Side], list[Any]] = {}  # [packed, how many neighbours need it]
         self._kept: dict[Coords, Any] = {}
         self._n = self._npairs = self._reduced_to = 0
-        self._numbers: NDArray[Any] = np.empty(0, np.int64)
         self.nbytes = 0
 
     def add(self, coords: Coords, firsts: NDArray[np.int64], faces: Mapping[Side, NDArray[Any]]) -> None:
         """Take a block that was labelled.
 
-        firsts: first voxel of each label, an index of the whole flat array or `NOWHERE`. faces: labels, on the host.
-        Raises: ValueError if the limit is too low.
+        firsts: first voxel of each label from 0, an index of the whole flat array or `NOWHERE`. faces: labels, on the
+        host. Raises: ValueError if the limit is too low.
         """
         packed = {side: pack(face) for side, face in faces.items()}
         with self._lock:
@@ -267,7 +283,7 @@ class BlockObjects:
         for step, other_offset, other in waiting:
             pairs = self._link(step, faces[side_of(step)], unpack(other))
             if len(pairs):
-                self._note(pairs + np.array([offset - 1, other_offset - 1]))
+                self._note(pairs + np.array([offset, other_offset]))
         self._check()
 
     def _meet(self, coords: Coords, packed: Mapping[Side, Any]) -> Iterator[tuple[Coords, int, Any]]:
@@ -326,18 +342,15 @@ class BlockObjects:
             self.nbytes -= 0 if packed is None else len(packed[0])
         return None if packed is None else unpack(packed)
 
-    def number(self) -> int:
-        """Number the objects, when all blocks were added. Returns: how many there are."""
+    def number(self) -> tuple[NDArray[np.int64], int]:
+        """Number the objects, when all blocks were added. Returns: the `span` of each block, and how many there are."""
         firsts = np.concatenate([np.empty(0, np.int64), *self._firsts])
         self._firsts.clear()
         pairs = np.concatenate([np.empty((0, 2), np.int64), *self._pairs])
         self._pairs.clear()
-        self._numbers, count = merge(self._n, firsts, pairs)
-        return count
+        return merge(self._n, firsts, pairs)
 
-    def table(self, coords: Coords, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """The numbers of the labels of a block, from that of label 0, the background."""
+    def span(self, coords: Coords) -> slice:
+        """Where the numbers of the labels of a block lie, from that of label 0, the background."""
         offset, n = self._done[coords]
-        table = np.zeros(n + 1, dtype)
-        table[1:] = self._numbers[offset : offset + n]
-        return table
+        return slice(offset, offset + n)

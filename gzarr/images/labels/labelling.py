@@ -21,8 +21,8 @@ from gzarr.images.labels.components import (
     Pairs,
     choose_block,
     face_of,
+    first_of_each,
     first_places,
-    places_in,
     shifts_by_step,
     side_of,
     touching,
@@ -144,9 +144,10 @@ def _method(
     def label_block(coords: Coords) -> LabelledBlock:
         region = blocks.region(coords)
         labels, n = _components(source.backend, source.read(region), structure)
-        firsts = places_in(shape, region, _firsts(source.backend.xp, labels, n))
+        xp = source.backend.xp
+        firsts = first_places(labels, n) if xp is np else first_of_each(xp, labels, n)
         sides = {side_of(step) for step in shifts if blocks.neighbour(coords, step) is not None}
-        return LabelledBlock(labels, firsts, {side: to_host(face_of(labels, side)) for side in sides})
+        return LabelledBlock(labels, firsts, {side: face_of(labels, side) for side in sides})
 
     return BlockMethod(blocks, label_block, link, tuple(shifts), voxel_nbytes)
 
@@ -158,17 +159,8 @@ def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_])
         return (block != 0).astype(np.int32), int(np.count_nonzero(to_host(block)))
     ndimage = scipy_namespace(block).ndimage
     labels = xp.empty(block.shape, np.int32)
-    n = ndimage.label(block if block.dtype == bool else block != 0, xp.asarray(structure), output=labels)
+    n = ndimage.label(block if block.dtype == bool else block != 0, structure.tolist(), output=labels)
     return labels, int(n)
-
-
-def _firsts(xp: Any, labels: AnyArray, n: int) -> NDArray[np.int64]:
-    """Return where each label occurs first: indices of the flat block."""
-    if xp is np:
-        return first_places(labels, n)
-    found, places = xp.unique(labels, return_index=True)
-    on_host: NDArray[np.int64] = to_host(places[found != 0]).astype(np.int64)
-    return on_host
 
 
 def _structure(

@@ -84,20 +84,20 @@ def _rows(labels: AnyArray, image: AnyArray = None, *, where: Where, ndim: int) 
     made = {"label": found, "area": area}
     for axis, (at, part) in enumerate(zip(places, where.box, strict=True)):
         made[f"sum-{axis}"] = xp.bincount(local, at, n).astype(np.int64) + area * part.start
-        for name, ufunc, start in (("low", xp.minimum, np.iinfo(np.int64).max), ("high", xp.maximum, -1)):
-            ends = xp.full(n, start, np.int64)
-            ufunc.at(ends, local, at)
-            made[f"{name}-{axis}"] = ends + part.start
+        for name, ufunc, start in (("low", xp.minimum, np.iinfo(np.int32).max), ("high", xp.maximum, -1)):
+            ends = xp.full(n, start, np.int32)
+            ufunc.at(ends, local, at.astype(np.int32))
+            made[f"{name}-{axis}"] = ends.astype(np.int64) + part.start
     if image is not None:
         values = image[places]
         wide = values.astype({"u": np.uint64, "i": np.int64, "b": np.int64}.get(values.dtype.kind, np.float64))
-        total, least, most = xp.zeros(n, wide.dtype), xp.zeros(n, values.dtype), xp.zeros(n, values.dtype)
+        total, least, most = (xp.zeros(n, wide.dtype) for _ in range(3))
         xp.add.at(total, local, wide)
-        least[local] = most[local] = values  # any of them
-        xp.minimum.at(least, local, values)
-        xp.maximum.at(most, local, values)
+        least[local] = most[local] = wide  # any of them
+        xp.minimum.at(least, local, wide)
+        xp.maximum.at(most, local, wide)
         mean = total / area
-        made |= {"sum": total, "min": least, "max": most}
+        made |= {"sum": total, "min": least.astype(values.dtype), "max": most.astype(values.dtype)}
         made["square"] = xp.bincount(local, (values - mean[local]) ** 2, n)
     return made
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gzarr.display.progress import ProgressLike
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.blocks import BlockGrid
-from gzarr.images.labels.components import NOWHERE, Pairs, count_pairs, face_of, places_in, runs_of, side_of
+from gzarr.images.labels.components import Pairs, count_pairs, face_of, first_of_each, runs_of, side_of
 from gzarr.images.labels.numbering import (
     BlockMethod,
     LabelledBlock,
@@ -26,7 +26,6 @@ from gzarr.images.labels.numbering import (
     number_blocks,
 )
 from gzarr.indexing.keys import Coords
-from gzarr.tensors import to_host
 
 
 def merge_labels(
@@ -111,11 +110,8 @@ def merge_labels(
         local, n = compact(source.backend.xp, widened)
         core = local[tuple(slice(margin, extent - margin) for margin, extent in zip(margins, local.shape, strict=True))]
         sides = {side_of(step) for step in steps if blocks.neighbour(coords, step) is not None}
-        faces = {side: to_host(face_of(local, side, max(2 * margins[side[0]], 1))) for side in sides}
-        firsts = first_of_each(source.backend.xp, core, n)
-        found = firsts != NOWHERE
-        firsts[found] = places_in(blocks.shape, blocks.region(coords), firsts[found])
-        return LabelledBlock(core, firsts, faces)
+        faces = {side: face_of(local, side, max(2 * margins[side[0]], 1)) for side in sides}
+        return LabelledBlock(core, first_of_each(source.backend.xp, core, n), faces)
 
     # The block, runs of labels, their order, and compact labels.
     method = BlockMethod(blocks, label_block, link, steps, 3 * source.itemsize + 24)
@@ -172,30 +168,15 @@ def _stored_region(blocks: BlockGrid, coords: Coords, margins: Coords, stored: C
 def compact(xp: Any, labels: Any) -> tuple[Any, int]:
     """Return labels that count from 1 in int32, in the order of the given ones, and how many there are; 0 stays."""
     flat = labels.reshape(-1)
+    runs, lengths = flat, None
     if xp is np:  # labels come in runs: sorting these takes a small part of the time
         starts, lengths = runs_of(flat)
-        values, where = np.unique(flat[starts], return_inverse=True)
-    else:
-        values, where = xp.unique(flat, return_inverse=True)
-    counted = xp.cumsum(values != 0).astype(np.int32)
-    counted[values == 0] = 0
-    local = counted[where]
-    local = np.repeat(local, lengths) if xp is np else local
-    return local.reshape(labels.shape), int((values != 0).sum())
-
-
-def first_of_each(xp: Any, labels: Any, n: int) -> NDArray[np.int64]:
-    """Return where each of the labels 1 to n occurs first in a block, or `NOWHERE`: indices of the flat block."""
-    flat = labels.reshape(-1)
-    found = np.full(n + 1, NOWHERE)
-    if xp is np:
-        starts, _ = runs_of(flat)
-        values, first = np.unique(flat[starts], return_index=True)
-        found[values] = starts[first]
-    else:
-        values, first = (to_host(part) for part in xp.unique(flat, return_index=True))
-        found[values] = first
-    return found[1:]
+        runs = flat[starts]
+    values, where = xp.unique(xp.append(runs, xp.zeros(1, flat.dtype)), return_inverse=True)
+    where, zero = where[:-1], where[-1:]
+    local = xp.where(where == zero, 0, where + (where < zero)).astype(np.int32)
+    local = local if lengths is None else np.repeat(local, lengths)
+    return local.reshape(labels.shape), len(values) - 1
 
 
 def agreeing(mine: NDArray[Any], other: NDArray[Any], threshold: float) -> Pairs:

@@ -29,7 +29,7 @@ from gzarr.identity.runs import Resume, Run
 from gzarr.images.blocks import BlockGrid, start_of
 from gzarr.images.filters.outputs import check_output, output_build
 from gzarr.images.image import Image, open_image
-from gzarr.images.labels.components import RUN_VOXELS, BlockObjects, Link, Side
+from gzarr.images.labels.components import RUN_VOXELS, BlockObjects, Link, Side, places_in
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.rounds import build_rounds
@@ -41,6 +41,7 @@ from gzarr.metadata.model import ArrayMeta
 from gzarr.scale.blocks import BlockPlan
 from gzarr.scale.engines import open_engine
 from gzarr.scale.running import run
+from gzarr.tensors import to_hosts
 
 #: Share of the budget for the blocks that are worked on; tables have the rest.
 _BLOCKS_SHARE = 0.5
@@ -88,15 +89,21 @@ class LabelledBlock(NamedTuple):
     ----------
     labels : array
         int32, on the device: of the region that is written.
-    firsts : ndarray
-        int64, first voxel of each label from 1: an index of the whole flat array, or `NOWHERE`.
+    firsts : array
+        On the device: the first voxel of each label from 0, as of `first_of_each`.
     faces : mapping
-        What neighbours compare, by side, on the host.
+        What neighbours compare, by side, on the device.
     """
 
     labels: AnyArray
-    firsts: NDArray[np.int64]
-    faces: Mapping[Side, NDArray[Any]]
+    firsts: AnyArray
+    faces: Mapping[Side, AnyArray]
+
+    def on_host(self, xp: Any, blocks: BlockGrid, coords: Coords) -> tuple[NDArray[np.int64], dict[Side, NDArray[Any]]]:
+        """What `BlockObjects.add` takes, in one transfer."""
+        firsts, *faces = to_hosts(xp, [self.firsts, *self.faces.values()])
+        places = places_in(blocks.shape, blocks.region(coords), firsts)
+        return places, dict(zip(self.faces, faces, strict=True))
 
 
 class BlockMethod(NamedTuple):
@@ -275,15 +282,15 @@ def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutpu
 
     def label(coords: Coords) -> None:
         made = method.label(coords)
-        objects.add(coords, made.firsts, made.faces)
+        objects.add(coords, *made.on_host(backend.xp, blocks, coords))
         if isinstance(made.labels, np.ndarray):
             objects.keep(coords, made.labels)
 
     with counted(recipe.progress, 2 * prod(blocks.shape) * source.itemsize) as add:
         run_all(label, list(blocks))
-        n = objects.number()
+        numbers, n = objects.number()
         with _begun(request, source, output, n).writing() as build:
-            _write_numbers(build, source, method, objects, run_all)
+            _write_numbers(build, source, method, objects, numbers, run_all)
     return n
 
 
@@ -299,7 +306,7 @@ def _number_on(
             objects.add(blocks.at(number), *found)
 
     def compare(number: int) -> Any:
-        return label(blocks.at(number))[1:]
+        return label(blocks.at(number)).on_host(source.backend.xp, blocks, blocks.at(number))
 
     def size(number: int) -> int:
         return size_of(blocks.region(blocks.at(number))) * source.itemsize
@@ -309,7 +316,7 @@ def _number_on(
         first = BlockPlan(name=source.name, n=len(blocks), do=compare, size=size, take=take, stores=stores)
         with counted(recipe.progress, prod(blocks.shape) * source.itemsize) as add:
             run([first], engine, add=add)
-        n = objects.number()
+        numbers, n = objects.number()
         with _begun(request, source, output, n).writing() as build:
             build.recipe = build.recipe._replace(on=engine)
             base, name = build.levels[0], source.name
@@ -319,7 +326,7 @@ def _number_on(
                 base[blocks.region(coords)] = _look_up(base.backend.xp, table, _labels_for(table, label(coords), name))
 
             def give(number: int) -> NDArray[Any]:
-                return objects.table(blocks.at(number), base.dtype)
+                return numbers[objects.span(blocks.at(number))].astype(base.dtype)
 
             second = BlockPlan(name=source.name, n=len(blocks), do=renumber, size=size, give=give)
             build_rounds(build, before=(list(blocks.block), lambda block: second))
@@ -328,33 +335,39 @@ def _number_on(
 
 def _labels_for(table: NDArray[Any], made: LabelledBlock, name: str) -> AnyArray:
     """The labels of a block that is labelled again. Raises: ValueError if it has others than before."""
-    if len(made.firsts) + 1 != len(table):
+    if len(made.firsts) != len(table):
         raise ValueError(f"{name} was changed while it was labelled")
     return made.labels
 
 
 def _write_numbers(
-    build: Build, source: LabelSource, method: BlockMethod, objects: BlockObjects, run: Callable[..., None]
+    build: Build,
+    source: LabelSource,
+    method: BlockMethod,
+    objects: BlockObjects,
+    numbers: NDArray[np.int64],
+    run: Callable[..., None],
 ) -> None:
     """Write the numbers of all blocks that are not done. run: carries out a task for items, as in `number_blocks`."""
-    blocks, dtype = method.blocks, build.levels[0].dtype
+    blocks, xp = method.blocks, source.backend.xp
+    tables = xp.asarray(numbers.astype(build.levels[0].dtype))
     marks = build.begin({"block": list(blocks.block)})
     if list(marks.plan["block"]) != list(blocks.block):
         raise ValueError(f"{build.recipe.name}: resume=True needs the max_nbytes and threads of the unfinished call")
     in_order = sorted(blocks, key=_interleaved)  # so that few parts of a pyramid wait for others
-    numbers = {coords: number for number, coords in enumerate(in_order)}
-    done = [coords for coords in in_order if marks.is_done(numbers[coords])]
+    places = {coords: place for place, coords in enumerate(in_order)}
+    done = [coords for coords in in_order if marks.is_done(places[coords])]
 
     def renumber(coords: Coords) -> None:
-        region, table, labels = blocks.region(coords), objects.table(coords, dtype), objects.kept(coords)
+        region, table, labels = blocks.region(coords), tables[objects.span(coords)], objects.kept(coords)
         if labels is None:
             labels = _labels_for(table, method.label(coords), source.name)
-        build.cascade.put(start_of(region), _look_up(source.backend.xp, table, labels))
-        marks.note(numbers[coords])
+        build.cascade.put(start_of(region), _look_up(xp, table, labels))
+        marks.note(places[coords])
 
     build.restore([blocks.region(coords) for coords in done])
     run(lambda _: None, done)  # they count as progress
-    todo = [coords for coords in in_order if not marks.is_done(numbers[coords])]
+    todo = [coords for coords in in_order if not marks.is_done(places[coords])]
     run(renumber, todo, lambda: build.cascade.pending_nbytes)
 
 

@@ -1,7 +1,9 @@
 """Segmentations of blocks are merged into one, by what neighbours have both seen."""
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,6 +12,11 @@ from scipy import ndimage
 import gzarr
 import gzarr.images
 from gzarr.images import merge_labels
+from gzarr.images.filters import tables
+from gzarr.images.labels import labelling
+from gzarr.testing import transfers
+
+PROPERTIES = ["area", "bbox", "centroid", "min_intensity", "max_intensity", "sum_intensity", "std_intensity"]
 
 
 def discs(shape: tuple[int, ...], n: int, radius: int, seed: int) -> np.ndarray:
@@ -131,3 +138,32 @@ def test_an_image_takes_blocks_of_whole_units(tmp_path: Path) -> None:
 def test_what_cannot_be_merged_is_refused(labels: np.ndarray, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         merge_labels(gzarr.array(labels), gzarr.zeros((8, 8), dtype="u1"), **options)
+
+
+@pytest.fixture
+def _arrays_of_the_device() -> Iterator[None]:
+    with gzarr.config.set({"emulated.arrays": "device"}):
+        yield
+
+
+@pytest.mark.usefixtures("_arrays_of_the_device")
+def test_a_block_on_a_device_crosses_to_the_host_once() -> None:
+    """What neighbours compare and where objects begin, in one table; the numbers of all blocks come back at once."""
+    mask = discs((24, 24), 12, 2, 0)
+    expected, n = ndimage.label(mask)
+    z = gzarr.array(segmented(mask, (8, 8), (2, 2)), chunks=(12, 12)).to("emulated")
+    wide = gzarr.array(expected.astype("i1"), chunks=(8, 8)).to("emulated")
+    out = gzarr.zeros((24, 24), chunks=(8, 8), dtype="u4", device="emulated")
+    with transfers() as merging:
+        assert merge_labels(z, out, 2, threshold=0) == n
+    np.testing.assert_array_equal(out.to("cpu")[...], expected)
+    small = mock.patch.object(labelling, "_WORTH_VOXELS", 64), mock.patch.object(labelling, "thread_count", lambda: 8)
+    with small[0], small[1], transfers() as labels:
+        assert gzarr.images.label(wide, out) == n
+    np.testing.assert_array_equal(out.to("cpu")[...], expected)
+    with mock.patch.object(tables, "_BLOCK_SIZE", 64), transfers() as measuring:
+        found = gzarr.images.measure(out, wide, PROPERTIES)
+    for name, column in gzarr.images.measure(out.to("cpu"), wide.to("cpu"), PROPERTIES).items():
+        np.testing.assert_array_equal(found[name], column)
+    for counted, uploads in ((merging, 1), (labels, 1), (measuring, 0)):
+        assert (counted.to_host.count, counted.to_device.count) == (9, uploads)
