@@ -1,4 +1,4 @@
-"""Converts TIFF, BigTIFF, OME-TIFF and ImageJ files to Zarr by segment, and arrays to TIFF: with tifffile."""
+"""Converts TIFF, BigTIFF, OME-TIFF and ImageJ files to Zarr by segment, arrays to TIFF and images to OME-TIFF."""
 
 import math
 import os
@@ -17,6 +17,8 @@ from gzarr.copying.report import TransferReport
 from gzarr.copying.sources import Source, SourceTree, from_array, of_file, on_host, reading, regular_grid
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
+from gzarr.images.image import Image, open_image
+from gzarr.images.ome.axes import ANGLES, unit_factor, unit_type
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.conventions import nodata_of
 from gzarr.storage.base import Store
@@ -159,7 +161,11 @@ def to_tiff(
     tile: tuple[int, int] | None = None,
     compression: Literal["zlib", "lzw", "zstd", "deflate", "lzma", "jpeg"] | None = "zlib",
 ) -> None:
-    """Write an array to a TIFF file, whose pages are its last two axes.
+    """Write an array to a TIFF file, whose pages are its last two axes, or an image with its levels to OME-TIFF.
+
+    The levels of an image are SubIFDs, as Bio-Formats reads them. Its axes, voxel sizes, and the names and colours of
+    its channels are in the OME-XML. Each page has levels of its own there: those that are smaller along other axes than
+    y and x, such as z, are left out, and labels are not written.
 
     A last axis of two to four samples named "c", or of three or four without a name, becomes the samples of a pixel.
     Names of axes are stored in tifffile's form, and the attribute ``nodata`` in GDAL's, which `from_tiff` reads. Files
@@ -167,8 +173,8 @@ def to_tiff(
 
     Parameters
     ----------
-    source : Array, path or URL
-        The array. Of a group of levels, name one: "image.zarr/0".
+    source : Array, Image, Group, path or URL
+        The array or the image. Of an image's levels, one is named so: "image.zarr/0".
     path : str or path
         Path of the file, which appears when it is complete.
     overwrite : bool, default False
@@ -181,7 +187,7 @@ def to_tiff(
     Raises
     ------
     CopyError
-        If the file exists or cannot be written, or TIFF lacks such arrays.
+        If the file exists or cannot be written, or TIFF lacks such arrays, or OME-TIFF such axes or data types.
     MissingExtraError
         If tifffile is missing.
 
@@ -194,24 +200,20 @@ def to_tiff(
     (3, 64, 80)
     """
     tifffile = require("tifffile", "tiff", "the conversion to TIFF files")
-    array = node_of(source)
-    if not isinstance(array, Array):
-        raise CopyError(f"{array.store_path} is a group: a TIFF file holds one array; name it, such as its level '0'")
+    found = source.group if isinstance(source, Image) else node_of(source)
+    if not isinstance(found, Array):
+        if not {"ome", "multiscales"} & set(found.attrs):
+            raise CopyError(f"{found.store_path} is a group: a TIFF file holds an array or an image; name one in it")
+        image = source if isinstance(source, Image) else open_image(found)
+        _write_image(tifffile, image, path, tile, overwrite=overwrite, compression=compression)
+        return
+    array = found
     samples = _nsamples(array)
     npixel = array.ndim - (samples > 0)
     if npixel < 2 or 0 in array.shape or array.dtype.kind not in "biufc":
         what = f"shape {array.shape} and dtype {array.dtype}"
         raise CopyError(f"{array.store_path} has {what}: TIFF holds numbers in at least two axes, none of them empty")
     shape = _tile_shape(array, samples) if tile is None else tile
-    axes = _axes(array, samples)
-    options: dict[str, Any] = {"metadata": {"axes": axes}} if axes else {}
-    if samples:
-        options |= {"planarconfig": "contig", "photometric": "rgb" if samples > 2 else "minisblack"}
-    else:
-        options["photometric"] = "minisblack"
-    nodata = nodata_of(array.metadata)
-    if nodata is not None:
-        options["extratags"] = [(_GDAL_NODATA, "s", 0, str(nodata.item()), True)]
     big = array.nbytes >= _BIG_NBYTES
     with replacing(path, overwrite=overwrite) as partial, tifffile.TiffWriter(partial, bigtiff=big) as file:
         file.write(
@@ -220,8 +222,65 @@ def to_tiff(
             dtype=array.dtype.newbyteorder("="),
             tile=shape,
             compression=compression,
-            **options,
+            **_tags(array, samples),
         )
+
+
+def _tags(array: Array, samples: int) -> dict[str, Any]:
+    """How an array of so many samples is described."""
+    axes, nodata = _axes(array, samples), nodata_of(array.metadata)
+    options: dict[str, Any] = {"metadata": {"axes": axes}} if axes else {}
+    options["photometric"] = "rgb" if samples > 2 else "minisblack"
+    if samples:
+        options["planarconfig"] = "contig"
+    if nodata is not None:
+        options["extratags"] = [(_GDAL_NODATA, "s", 0, str(nodata.item()), True)]
+    return options
+
+
+def _write_image(
+    tifffile: Any,
+    image: Image,
+    path: str | os.PathLike[str],
+    tile: tuple[int, int] | None,
+    *,
+    overwrite: bool,
+    compression: str | None,
+) -> None:
+    """Write OME-TIFF. Source: the OME-TIFF specification, sub-resolutions. Raises: CopyError."""
+    base, axes = image.levels[0], "".join(image.axes).upper()
+    fits = base.dtype.kind in "fc" or (base.dtype.kind in "iu" and base.itemsize < 8)
+    if not fits or 0 in base.shape or axes[-2:] != "YX" or not set(axes) <= set(_KNOWN) or base.dtype == np.float16:
+        what = f"axes {image.axes}, shape {base.shape} and dtype {base.dtype}"
+        raise CopyError(f"{image.group.store_path} has {what}: OME-TIFF has t, c, z, y, x and numbers of up to 32 bits")
+    levels = [level.to("cpu") for level in image.levels if level.shape[:-2] == base.shape[:-2]]
+    shape = _tile_shape(base, 0) if tile is None else tile
+    options: dict[str, Any] = {"dtype": base.dtype.newbyteorder("="), "tile": shape, "compression": compression}
+    options["photometric"] = "minisblack"
+    big = sum(level.nbytes for level in levels) >= _BIG_NBYTES
+    said: dict[str, Any] = {"metadata": _ome_metadata(image, axes), "subifds": len(levels) - 1 or None}
+    with replacing(path, overwrite=overwrite) as partial, tifffile.TiffWriter(partial, bigtiff=big, ome=True) as file:
+        for level in levels:
+            file.write(_tiles(level, shape, 0), shape=level.shape, **options, **said)
+            said = {"subfiletype": 1}
+
+
+def _ome_metadata(image: Image, axes: str) -> dict[str, Any]:
+    """What tifffile makes OME-XML of: voxels in micrometers and seconds, names and colours of channels."""
+    made: dict[str, Any] = {"axes": axes}
+    made |= {"Name": image.metadata.name} if image.metadata.name else {}
+    for name, size in image.scale(0).items():
+        kind = unit_type(unit) if (unit := image.units.get(name)) and unit not in ANGLES else None
+        if name in "xyz":
+            made[f"PhysicalSize{name.upper()}"] = size * (unit_factor(unit, "micrometer") if unit and kind else 1)
+            made[f"PhysicalSize{name.upper()}Unit"] = "µm" if kind else "pixel"
+        elif name == "t" and unit and kind:
+            made |= {"TimeIncrement": size * unit_factor(unit, "second"), "TimeIncrementUnit": "s"}
+    if "C" in axes and image.channels:
+        labels = [channel.label or f"channel {number}" for number, channel in enumerate(image.channels)]
+        colors = [int.from_bytes(bytes.fromhex(f"{c.color or 'FFFFFF'}FF"), signed=True) for c in image.channels]
+        made["Channel"] = {"Name": labels, "Color": colors}
+    return made
 
 
 def _nsamples(array: Array) -> int:

@@ -1,11 +1,15 @@
 """TIFF files of every layout into Zarr; pyramids and series become groups; damage is named."""
 
+from xml.etree import ElementTree as ET
+
 import numpy as np
 import pytest
 import tifffile
 
 import gzarr
+import gzarr.images
 from gzarr import convert
+from gzarr.cli.main import main
 from gzarr.convert import tiff
 from gzarr.errors import CopyError
 from gzarr.storage import MemoryStore
@@ -195,6 +199,37 @@ def test_axes_are_named_and_come_back(tmp_path, shape, names, axes):
     assert np.array_equal(gzarr.open(dest)[...], data)
 
 
+@pytest.mark.parametrize("unit", ["nanometer", "degree", None])
+def test_images_become_pyramids_of_ome_tiff_and_come_back(tmp_path, unit):
+    data = np.random.default_rng(0).integers(0, 60000, (2, 3, 200, 150)).astype("u2")
+    scale, factors = {"z": 2000, "y": 500, "x": 250}, [{"y": 2, "x": 2}, {"y": 2, "x": 2}, {"z": 3}]
+    channels = [{"label": "DAPI", "color": "0000FF"}, {"label": "actin", "color": "00FF00"}]
+    image = gzarr.images.create_image(
+        tmp_path / "a.zarr", data, axes="czyx", chunks=(1, 1, 64, 64), scale=scale, units=unit, channels=channels
+    )
+    gzarr.images.build_pyramid(image, factors=factors, overwrite=True)
+    assert main(["convert", str(tmp_path / "a.zarr"), str(tmp_path / "a.ome.tif")]) == 0
+    with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
+        (series,), pixels = file.series, ET.fromstring(file.ome_metadata).find(".//{*}Pixels")
+        assert (series.kind, series.axes, file.pages[0].tile) == ("ome", "CZYX", (64, 64))
+        assert len(file.pages[0].subifds) == 2  # not the level that is smaller along z
+        for level, expected in zip(series.levels, gzarr.images.open_image(tmp_path / "a.zarr").levels[:3], strict=True):
+            np.testing.assert_array_equal(level.asarray(), expected[...])
+        factor, symbol = (1e-3, "µm") if unit == "nanometer" else (1, "pixel")
+        for name, size in scale.items():
+            assert float(pixels.get(f"PhysicalSize{name.upper()}")) == pytest.approx(size * factor)
+            assert pixels.get(f"PhysicalSize{name.upper()}Unit") == symbol
+        found = [(c.get("Name"), int(c.get("Color")) & 0xFFFFFFFF) for c in pixels.findall("{*}Channel")]
+        assert found == [("DAPI", 0x0000FFFF), ("actin", 0x00FF00FF)]
+    convert.from_tiff(tmp_path / "a.ome.tif", tmp_path / "b.zarr", ome=True)
+    again = gzarr.images.open_image(tmp_path / "b.zarr")
+    assert [level.shape for level in again] == [(2, 3, 200, 150), (2, 3, 100, 75), (2, 3, 50, 38)]
+    assert [channel.label for channel in again.channels] == ["DAPI", "actin"]
+    np.testing.assert_array_equal(again[0][...], data)
+    if unit == "nanometer":
+        assert again.scale(1) == pytest.approx({"c": 1, "z": 2, "y": 1, "x": 0.5})
+
+
 def test_pages_larger_than_the_budget_are_read_in_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(tiff, "BUDGET_NBYTES", 2000)
     data = np.arange(3 * 50 * 60, dtype="u1").reshape(3, 50, 60)
@@ -205,8 +240,11 @@ def test_pages_larger_than_the_budget_are_read_in_rows(tmp_path, monkeypatch):
 def test_what_tiff_cannot_hold_is_refused(tmp_path):
     root = gzarr.group()
     root["a"] = np.zeros((4, 5))
+    places = gzarr.images.create_image(shape=(4, 4), dtype="i8")
     for source, match in (
         (root, "is a group"),
+        (places, "numbers of up to 32 bits"),
+        (places[0].store, "OME-TIFF has t, c, z, y, x"),
         (gzarr.zeros(5), "at least two axes"),
         (gzarr.zeros((0, 5)), "none of them empty"),
         (gzarr.zeros((4, 5), dtype="M8[s]"), "holds numbers"),

@@ -39,7 +39,7 @@ TIME_UNITS: Mapping[str, Fraction] = {
     "day": Fraction(86400),
 }
 #: Angles, which the specification lacks: the coordinates of maps in longitude and latitude.
-_ANGLES = ("degree", "radian")
+ANGLES = ("degree", "radian")
 #: What people write, and files have, for the names of the specification.
 _SYMBOLS = {
     "pm": "picometer",
@@ -101,7 +101,7 @@ def unit_name(unit: str) -> str:
     """The specification's name of a unit: of "um" and "micrometers", "micrometer". Unknown ones as they are."""
     plain = unicodedata.normalize("NFKC", unit).replace("\N{GREEK SMALL LETTER MU}", "u")  # of both signs for micro
     for name in (plain, plain.lower(), plain.lower().removesuffix("s").replace("metre", "meter")):
-        if name in SPACE_UNITS or name in TIME_UNITS or name in _ANGLES:
+        if name in SPACE_UNITS or name in TIME_UNITS or name in ANGLES:
             return name
         if name in _SYMBOLS:
             return _SYMBOLS[name]
@@ -111,7 +111,7 @@ def unit_name(unit: str) -> str:
 def unit_type(unit: str) -> str | None:
     """Whether a unit is one of "space" or of "time"; None for others."""
     name = unit_name(unit)
-    return "space" if name in SPACE_UNITS or name in _ANGLES else "time" if name in TIME_UNITS else None
+    return "space" if name in SPACE_UNITS or name in ANGLES else "time" if name in TIME_UNITS else None
 
 
 def unit_factor(unit: str, other: str) -> float:
