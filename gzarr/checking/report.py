@@ -24,7 +24,7 @@ class Place(NamedTuple):
     path : str
         Path of the node.
     backend : Backend
-        The backend of the host.
+        Where chunks are decoded.
     allow_pickle : bool
         Whether pickled objects are loaded.
     """

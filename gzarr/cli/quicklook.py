@@ -46,7 +46,7 @@ def quicklook(
     size: Annotated[int, typer.Option(metavar="N", min=1, help="Pixels of the longer side, at least.")] = 512,
     at: Annotated[
         str | None,
-        typer.Option(metavar="AXIS=N,...", help="Where axes are cut, by name or number. By default, in the middle."),
+        typer.Option(metavar="AXIS=N,...", help="Where axes are cut; 3.5um is a place. By default, in the middle."),
     ] = None,
     channels: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Channels of an image, by label or number. By default, all.")
@@ -62,6 +62,7 @@ def quicklook(
     $ gzarr quicklook data.zarr/temperature
     $ gzarr quicklook data.zarr/temperature map.png --at time=3,level=0
     $ gzarr quicklook slide.zarr slide.png --size 1024
+    $ gzarr quicklook cells.zarr cells.png --at z=3.5um
     """
     if out is not None and out.suffix.lower() not in ("", ".png"):
         raise typer.BadParameter(f"{str(out)!r} would be a PNG file: end its name in .png", param_hint="PNG")
@@ -85,18 +86,23 @@ def quicklook(
 def _image(path: str, size: int, at: str | None, channels: str | None) -> bytes:
     """A plane of an OME-Zarr image in the colours of its channels, as PNG. Raises BadParameter."""
     import io
+    import re
 
     from PIL import Image
 
     from gzarr.images import open_image
 
     image = open_image(path, "r", device="cpu")
-    position = {}
+    position: dict[str, float] = {}
     for part in at.split(",") if at else ():
         name, _, index = part.partition("=")
-        if name not in image.axes or not index.isdecimal():
+        number = re.fullmatch(r"(-?\d+(?:\.\d+)?) ?([a-zA-Zµμ]*)", index)
+        if name not in image.axes or number is None or not (number[2] or index.isdecimal()):
             raise typer.BadParameter(f"{part!r} cuts no axis: there are {', '.join(image.axes)}", param_hint="--at")
-        position[name] = image.translation(0)[name] + image.scale(0)[name] * int(index)
+        if number[2]:
+            position |= image.in_own_units({name: float(number[1])}, {name: number[2]})
+        else:
+            position[name] = image.translation(0)[name] + image.scale(0)[name] * int(index)
     drawn = image.thumbnail(size, channel_names(channels), position=position)
     with Image.open(io.BytesIO(drawn)) as picture:
         factor = -(-size // max(picture.size))

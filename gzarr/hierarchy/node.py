@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeV
 import numpy as np
 
 from gzarr.backend import Backend
+from gzarr.devices import backend_for
 from gzarr.display.progress import ProgressLike
 from gzarr.errors import MetadataError, NodeNotFoundError, ReadOnlyError
 from gzarr.hierarchy.attributes import Attributes
@@ -227,13 +228,15 @@ class Node(Generic[M]):
         await run_in_thread(self.attrs.put, new_attributes)
         return self
 
-    def verify(self, progress: ProgressLike = None) -> "Verification":
+    def verify(self, progress: ProgressLike = None, *, device: str | Backend | None = None) -> "Verification":
         """Read and check everything that is stored of the node and below it: `gzarr.verify`.
 
         Parameters
         ----------
         progress : bool or callable, optional
             True for a bar in the terminal; or a function of (bytes done, bytes in all, path of the array).
+        device : str, optional
+            Where chunks are decoded. By default on the host.
 
         Returns
         -------
@@ -254,7 +257,8 @@ class Node(Generic[M]):
         from gzarr.checking.chunks import verify_place
         from gzarr.checking.report import Place  # few programs verify
 
-        return verify_place(Place(self.store, self.path, self.backend.host, self.opened_with.allow_pickle), progress)
+        backend = self.backend.host if device is None else backend_for(device)
+        return verify_place(Place(self.store, self.path, backend, self.opened_with.allow_pickle), progress)
 
     def check_writable(self) -> None:
         """Raise `ReadOnlyError` if the node was opened for reading."""

@@ -85,6 +85,7 @@ class Image(ImageData):
         overwrite: bool = False,
         max_nbytes: int | None = None,
         progress: ProgressLike = None,
+        device: str | None = None,
         **kwargs: Unpack[LabelKeywords],
     ) -> Self:
         """Write an image of labels that belongs to this image, all its levels in one pass.
@@ -95,7 +96,7 @@ class Image(ImageData):
             Name of the labels.
         data : array-like or callable
             Integers on the axes of the image, of its extents or 1; axes of channels and time may be left out. Or a
-            function that is given blocks of level 0, on the image's device, and returns their labels.
+            function that is given blocks of level 0, on the device, and returns their labels.
         dtype : dtype-like, optional
             Data type of the labels. By default that of the data, or of what the function gives for the first chunk.
         levels, factors : optional
@@ -113,6 +114,8 @@ class Image(ImageData):
             Whether to replace labels of that name.
         max_nbytes, progress
             See `build_pyramid`.
+        device : str, optional
+            Where the function runs and levels are made. By default the image's device.
         **kwargs
             ``chunks``, ``shards``, ``compressors`` and the other keywords of `gzarr.create_array`.
 
@@ -141,14 +144,14 @@ class Image(ImageData):
         """
         recipe = Recipe(levels, factors, method, max_nbytes, resume, overwrite, progress, name="write_label")
         given = {"dtype": dtype, "colors": colors, "properties": properties}
-        group = write_label(self, name, data, recipe, **given, **kwargs)
-        return type(self)(*read_image(group))
+        group = write_label(self if device is None else self.to(device), name, data, recipe, **given, **kwargs)
+        return type(self)(*read_image(group.to(self.group.backend)))
 
-    def validate(self, *, data: bool = False, progress: ProgressLike = None) -> Validation:
+    def validate(self, *, data: bool = False, progress: ProgressLike = None, device: str = "cpu") -> Validation:
         """Validate what is stored of the image and its labels: see `gzarr.images.validate`."""
         from gzarr.images.validation.validate import validate  # few programs validate
 
-        return validate(self, data=data, progress=progress)
+        return validate(self, data=data, progress=progress, device=device)
 
     # -- coordinate systems --------------------------------------------------------------------------------------------
 
@@ -210,6 +213,9 @@ class Image(ImageData):
         contrast: Contrast = None,
         position: Mapping[str, float] | None = None,
         skip: Any = None,
+        *,
+        units: str | Mapping[str, str] | None = None,
+        device: str | None = None,
     ) -> bytes:
         """Draw a plane as PNG: see `gzarr.images.pictures.thumbnail`. Needs ``gzarr[ome]``.
 
@@ -222,7 +228,7 @@ class Image(ImageData):
         """
         from gzarr.images.pictures import thumbnail
 
-        return thumbnail(self, size, channels, contrast, position, skip)
+        return thumbnail(self, size, channels, contrast, position, skip, units=units, device=device)
 
     def ortho(
         self,
@@ -231,11 +237,14 @@ class Image(ImageData):
         channels: Channels = None,
         contrast: Contrast = None,
         skip: Any = None,
+        *,
+        units: str | Mapping[str, str] | None = None,
+        device: str | None = None,
     ) -> bytes:
         """Draw the three planes through a point as PNG: see `gzarr.images.pictures.ortho`. Needs ``gzarr[ome]``."""
         from gzarr.images.pictures import ortho
 
-        return ortho(self, point, size, channels, contrast, skip)
+        return ortho(self, point, size, channels, contrast, skip, units=units, device=device)
 
     def _repr_png_(self) -> bytes | None:
         """A thumbnail for notebooks; None, for the text, if it cannot be drawn or takes long."""

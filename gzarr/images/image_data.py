@@ -157,17 +157,26 @@ class ImageData:
         """
         if not isinstance(scale, Mapping):
             scale = {self.axes[number]: float(scale) for number in self.spatial}
-        wanted = by_axis(self.metadata.axes, scale, "scale")
+        wanted = self.in_own_units(by_axis(self.metadata.axes, scale, "scale"), units)
         if not all(size > 0 for size in wanted.values()):
             raise MetadataError(f"scale: numbers > 0 are needed, got {scale!r}")
-        given = {} if units is None else units_by_axis(self.metadata.axes, units)
-        for name, unit in given.items():
+        return level_for([self.scale(level) for level in range(len(self))], wanted)
+
+    def in_own_units(
+        self, values: Mapping[str, float], units: str | Mapping[str, str] | None = None
+    ) -> dict[str, float]:
+        """Return lengths or coordinates by axis in the image's units, from those given, as of `region`.
+
+        Raises MetadataError for units that are unknown, or where the image has none.
+        """
+        found = dict(values)
+        for name, unit in ({} if units is None else units_by_axis(self.metadata.axes, units)).items():
             own = self.units[name]
-            if name in wanted:
+            if name in found:
                 if own is None:
                     raise MetadataError(f"{self.group.store_path}: axis {name!r} has no unit; leave units out")
-                wanted[name] *= unit_factor(unit, own)
-        return level_for([self.scale(level) for level in range(len(self))], wanted)
+                found[name] *= unit_factor(unit, own)
+        return found
 
     def region(
         self,

@@ -41,6 +41,9 @@ def thumbnail(
     contrast: Contrast = None,
     position: Mapping[str, float] | None = None,
     skip: Any = None,
+    *,
+    units: str | Mapping[str, str] | None = None,
+    device: str | None = None,
 ) -> bytes:
     """Draw a plane of an image.
 
@@ -61,6 +64,10 @@ def thumbnail(
     skip : number, array of bool or False, optional
         Voxels that are missing: see `gzarr.images.build_pyramid`. They are black, as are those that are not finite, and
         no part of the pixels' means and the percentiles.
+    units : str or mapping, optional
+        Unit of the position, of all axes of its kind or by axis; by default the image's.
+    device : str, optional
+        Where planes are decoded; they are drawn on the host. By default the image's device.
 
     Returns
     -------
@@ -84,7 +91,7 @@ def thumbnail(
     """
     rows, columns = image.spatial[-2:]
     extents = _extents(image)
-    scene = _scene(image, channels, position, skip)
+    scene = _scene(_on(image, device), channels, image.in_own_units(position or {}, units), skip)
     pixels = _pixels(image, size, max(extents[rows], extents[columns]))
     planes = [_read(scene, rows, columns, pixels)]
     return _png(_colored(scene, planes, contrast)[0])
@@ -97,6 +104,9 @@ def ortho(
     channels: Channels = None,
     contrast: Contrast = None,
     skip: Any = None,
+    *,
+    units: str | Mapping[str, str] | None = None,
+    device: str | None = None,
 ) -> bytes:
     """Draw the three planes of a volume through a point: (y, x), with (y, z) beside it and (z, x) below it.
 
@@ -108,7 +118,7 @@ def ortho(
         Coordinates by axis, in the image's units. By default the middle of space and the first time.
     size : int
         Pixels of the longer side, at most; voxels are not magnified.
-    channels, contrast, skip
+    channels, contrast, skip, units, device
         As in `thumbnail`.
 
     Returns
@@ -127,7 +137,7 @@ def ortho(
         raise MetadataError(f"{image.group.store_path} has no third axis of space: use thumbnail")
     z, y, x = image.spatial[-3:]
     extents = _extents(image)
-    scene = _scene(image, channels, point, skip)
+    scene = _scene(_on(image, device), channels, image.in_own_units(point or {}, units), skip)
     pixels = _pixels(image, max(size - _GAP, 1), extents[z] + max(extents[y], extents[x]))
     front, side, below = _colored(scene, [_read(scene, *pair, pixels) for pair in ((y, x), (y, z), (z, x))], contrast)
     (height, width), (depth, _) = front.shape[:2], below.shape[:2]
@@ -160,6 +170,10 @@ class _DrawnPlanes(NamedTuple):
     axis: int | None
     shown: list[tuple[int, Channel]]
     missing: Missing | None
+
+
+def _on(image: ImageData, device: str | None) -> ImageData:
+    return image if device is None else image.to(device)
 
 
 def _scene(

@@ -132,6 +132,13 @@ def test_images_are_drawn_as_images_and_groups_are_not(tmp_path: Path, capsys: p
     with pytest.raises(SystemExit, match="2"):
         main(["quicklook", *options[:2], "--at", "z=0"])
     assert "there are t, c, y, x" in capsys.readouterr().err
+    volume = np.stack([0 * RAMP, RAMP]).astype("u2")
+    create_image(tmp_path / "v.zarr", volume, axes="zyx", scale=2.0, units="micrometer", levels=1)
+    places = [("z=0", True), ("z=2um", False), ("z=0.5 µm", True), ("z=1900nm", False)]
+    for at, is_dark in places:
+        assert main(["quicklook", str(tmp_path / "v.zarr"), str(tmp_path / "v.png"), "--at", at]) == 0
+        with Picture.open(tmp_path / "v.png") as picture:
+            assert (np.asarray(picture).max() == 0) == is_dark
     gzarr.open_group(tmp_path / "g.zarr", mode="w").create_array("b/c", data=["text"])
     assert main(["quicklook", str(tmp_path / "g.zarr"), "x.png"]) == 1
     assert "one of its arrays: b/c" in capsys.readouterr().err

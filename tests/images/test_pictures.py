@@ -2,6 +2,7 @@
 
 import io
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,28 @@ def test_labels_have_a_colour_each() -> None:
     np.testing.assert_array_equal(shown[1, 1], color_of(5)[:3])
 
 
-def test_pictures_of_the_emulated_device_are_the_same() -> None:
-    image = image_of(np.random.default_rng(0).integers(0, 256, (3, 6, 8), dtype="u1"), axes="cyx")
-    assert thumbnail(image.to("emulated")) == thumbnail(image)
+@pytest.mark.parametrize("arrays", ["device", "numpy"])
+def test_pictures_labels_and_validation_of_the_emulated_device_are_the_same(tmp_path: Path, arrays: str) -> None:
+    data = np.random.default_rng(0).integers(0, 256, (5, 16, 24), dtype="u1")
+    image = gzarr.images.create_image(tmp_path / "a", data, axes="zyx", chunks=(1, 8, 8), scale=0.5, units="micrometer")
+    at, units = {"z": 1500.0}, "nanometer"
+    seen = []
+
+    def bright(block: Any) -> Any:
+        seen.append(type(block))
+        return block > 100
+
+    with gzarr.config.set({"emulated.arrays": arrays}):
+        drawn = [draw(image, device="emulated") for draw in (thumbnail, ortho)]
+        assert thumbnail(image, position=at, units=units, device="emulated") == thumbnail(image, position={"z": 1.5})
+        label = image.write_label("bright", bright, device="emulated")
+        assert label.group.backend is image.group.backend
+        report = image.validate(data=True, device="emulated")
+    assert drawn == [thumbnail(image), ortho(image)]
+    assert all(kind.__name__ == {"device": "EmulatedArray", "numpy": "ndarray"}[arrays] for kind in seen)
+    np.testing.assert_array_equal(label[0][...], data > 100)
+    assert report.ok, report
+    file = next(path for path in (tmp_path / "a" / "0" / "c").rglob("*") if path.is_file())
+    file.write_bytes(file.read_bytes()[:-7])
+    damaged = [image.validate(data=True, device=device).errors for device in ("cpu", "emulated")]
+    assert [fault.field for fault in damaged[0]] == [fault.field for fault in damaged[1]] != []

@@ -17,6 +17,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.images.ome.faults import Fault, Notes, Taker
 from gzarr.images.pyramid.downsample import downsample
+from gzarr.tensors import to_host
 
 #: Problems that nobody sees who reads the image: a killed program has left them.
 _LEFT = ("temporary", "unreachable", "unfinished")
@@ -47,7 +48,7 @@ def check_data(levels: Sequence[Array | None], take: Taker, progress: ProgressLi
         if level is None:
             continue
         left: dict[str, list[Any]] = {}
-        for problem in level.to("cpu").verify(progress).problems:
+        for problem in level.verify(progress, device=level.backend).problems:
             if problem.kind in _LEFT:
                 left.setdefault(problem.kind, []).append(problem)
                 continue
@@ -132,8 +133,8 @@ def _distance(before: Array, level: Array, factors: Sequence[int], start: Sequen
     low = [max(o - 1, 0) for o in start]
     high = [min(e + 1, n) for e, n in zip(stop, level.shape, strict=True)]
     source = tuple(slice(o * f, e * f) for o, e, f in zip(low, high, factors, strict=True))
-    part = _numbers(level.to("cpu")[tuple(map(slice, start, stop))])
-    block = _numbers(before.to("cpu")[source])
+    part = _numbers(to_host(level[tuple(map(slice, start, stop))]))
+    block = _numbers(to_host(before[source]))
     inner = tuple(slice(o - w, e - w) for o, e, w in zip(start, stop, low, strict=True))
     least, most = (_around(level.backend.host, block, factors, method)[inner] for method in ("min", "max"))
     with np.errstate(invalid="ignore"):

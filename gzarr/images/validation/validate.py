@@ -124,6 +124,7 @@ def validate(
     data: bool = False,
     path: str | None = None,
     progress: ProgressLike = None,
+    device: str = "cpu",
     **kwargs: Unpack[GroupKeywords],
 ) -> Validation:
     """Validate an image with its labels, a collection of images or a plate, against its version of OME-Zarr.
@@ -141,6 +142,8 @@ def validate(
         Path in the store.
     progress : bool or callable, optional
         True for a bar in the terminal, for ``data``; or a function as in `gzarr.verify`.
+    device : str
+        Where chunks are decoded, for ``data``. Levels are compared on the host.
     **kwargs
         See `gzarr.open_group`.
 
@@ -165,7 +168,7 @@ def validate(
     """
     if isinstance(image, ImageData):
         image = image.group
-    group = open_group(image, "r", path=path, **kwargs)
+    group = open_group(image, "r", path=path, device=device, **kwargs)
     validator = _Validator([], data, progress)
     validator.group(group)
     return Validation(str(group.store_path), tuple(dict.fromkeys(validator.faults)), validator.n_images)

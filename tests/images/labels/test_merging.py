@@ -157,8 +157,8 @@ def test_a_block_on_a_device_crosses_to_the_host_once() -> None:
     with transfers() as merging:
         assert merge_labels(z, out, 2, threshold=0) == n
     np.testing.assert_array_equal(out.to("cpu")[...], expected)
-    small = mock.patch.object(labelling, "_WORTH_VOXELS", 64), mock.patch.object(labelling, "thread_count", lambda: 8)
-    with small[0], small[1], transfers() as labels:
+    small = mock.patch.object(labelling, "_WORTH_VOXELS", 64)
+    with small, mock.patch.object(labelling, "thread_count", return_value=8), transfers() as labels:
         assert gzarr.images.label(wide, out) == n
     np.testing.assert_array_equal(out.to("cpu")[...], expected)
     with mock.patch.object(tables, "_BLOCK_SIZE", 64), transfers() as measuring:
