@@ -44,6 +44,13 @@ class BaseStore(MutableMapping[str, Any]):
 BaseStore.register(Store)  # type: ignore[type-abstract]
 
 
+class AppendingZipStore(gzarr.ZipStore):
+    """gzarr's store in an archive with the arguments of zarr 2's, which makes an archive that is missing."""
+
+    def __init__(self, path: Any, compression: int = 0, allowZip64: bool = True, mode: Any = "a", **_: Any) -> None:  # noqa: N803
+        super().__init__(path, mode, compression, allowZip64)
+
+
 def _loads(text: Any) -> Any:
     return text if isinstance(text, Mapping) else json.loads(text if isinstance(text, str) else bytes(text))
 
@@ -125,6 +132,7 @@ _STORAGE = {
     **_KEYS,
     "BaseStore": BaseStore,
     "Store": BaseStore,
+    "ZipStore": AppendingZipStore,
     "normalize_storage_path": _UTIL["normalize_storage_path"],
 }
 _INDEXING = ("ArrayIndexError", "BoundsCheckError", "NegativeStepError", "VindexInvalidSelectionError")
@@ -137,7 +145,7 @@ _N5 = {"n5_keywords": ["n5", "dataType", "dimensions", "blockSize", "compression
 install(
     CompatModule(name, names, homes)
     for name, names, homes in (
-        ("zarr", {"__version__": _API}, ("gzarr",)),
+        ("zarr", {"__version__": _API, "ZipStore": AppendingZipStore}, ("gzarr",)),
         *((f"zarr.{n}", _NONE, ("gzarr",)) for n in ("convenience", "core", "creation", "hierarchy", "sync")),
         ("zarr.attrs", {"Attributes": Attributes}, ()),
         ("zarr.codecs", {}, ("numcodecs", "numcodecs.registry")),

@@ -183,9 +183,8 @@ def _missing_groups(store: Store, paths: Iterable[str]) -> list[str]:
     found = {path: read_node(store, path) for path in paths}
     for path, node in found.items():
         if isinstance(node, ArrayMeta):
-            raise ContainsArrayError(
-                f"an array is stored at {join_path(str(store), path)!r}: an array cannot contain other nodes"
-            )
+            where = f"A parent of the new node, {join_path(str(store), path)!r},"
+            raise ContainsArrayError(f"{where} is an array - only groups may have child nodes.")
     return [path for path, node in found.items() if node is None]
 
 
@@ -272,7 +271,8 @@ def _parsed(nodes: Mapping[str, Any]) -> dict[str, NodeMeta]:
     for name in parsed:
         outer = next((one for one in paths_above(name) if isinstance(parsed.get(one), ArrayMeta)), None)
         if outer is not None:
-            raise MetadataError(f"the node at {outer!r} is an array, so it cannot contain the node at {name!r}")
+            what = f"the node at {outer!r} is an array, and {name!r} would be in it"
+            raise MetadataError(f"{what}. Only Zarr groups can contain other nodes.")
     return parsed
 
 

@@ -237,8 +237,8 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         if isinstance(found, Array):
             return found
         if found is None:
-            raise ArrayNotFoundError(f"no array at {str(self.store_path / path)!r}: it does not exist")
-        raise ContainsGroupError(f"a group, not an array, is stored at {str(found.store_path)!r}; use get_group")
+            raise ArrayNotFoundError(f"No array found in store: {str(self.store_path / path)!r} does not exist")
+        raise ContainsGroupError(f"A group exists in store at {str(found.store_path)!r}, no array; use get_group")
 
     def get_group(self, path: str) -> Self:
         """Return the group with a name.
@@ -262,9 +262,9 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
         """
         found = self.get(path)
         if isinstance(found, Array):
-            raise ContainsArrayError(f"an array, not a group, is stored at {str(found.store_path)!r}; use get_array")
+            raise ContainsArrayError(f"An array exists in store at {str(found.store_path)!r}, no group; use get_array")
         if found is None:
-            raise GroupNotFoundError(f"no group at {str(self.store_path / path)!r}: it does not exist")
+            raise GroupNotFoundError(f"No group found in store: {str(self.store_path / path)!r} does not exist")
         group: Self = found
         return group
 

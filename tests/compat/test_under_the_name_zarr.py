@@ -59,6 +59,9 @@ class Mapping(BaseStore):
 with Mapping() as mapping:
     zarr.group(mapping).create_dataset("b", data=np.arange(4))
     assert ".zgroup" in mapping and zarr.open(mapping)["b"][3] == 3
+with zarr.ZipStore("new.zip") as archive:
+    zarr.group(archive).create_dataset("b", data=np.arange(4))
+assert zarr.open("new.zip", mode="r")["b"][3] == 3
 try:
     zarr.open_array("nothing", mode="r")
 except PathNotFoundError:

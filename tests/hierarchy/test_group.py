@@ -153,7 +153,7 @@ def test_create_group(root):
         root.create_group("foo")
     with pytest.raises(ContainsArrayError, match="an array is already stored"):
         root.create_group("a")
-    with pytest.raises(ContainsArrayError, match="cannot contain other nodes"):
+    with pytest.raises(ContainsArrayError, match="only groups may have child nodes"):
         root.create_group("a/b/c")
     assert list(root.create_group("foo", overwrite=True)) == []
     assert [g.path for g in root.create_groups("g1", "g2")] == ["g1", "g2"]
@@ -179,7 +179,7 @@ def test_require_group(root):
 def test_members_are_got_by_their_kind(root):
     assert root.get_array("foo/x") == root["foo/x"]
     assert root.get_group("foo/bar") == root["foo/bar"]
-    with pytest.raises(gzarr.ArrayNotFoundError, match=r"no array at 'memory://\d+/nope'"):
+    with pytest.raises(gzarr.ArrayNotFoundError, match=r"No array found in store: 'memory://\d+/nope'"):
         root.get_array("nope")
     with pytest.raises(gzarr.GroupNotFoundError):
         root.get_group("nope")

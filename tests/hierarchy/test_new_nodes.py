@@ -20,7 +20,7 @@ def test_assigning_data(root):
     assert root["t"][:].tolist() == ["some", "text"]
     with pytest.raises(KeyError, match="not a name"):
         root[""] = 1
-    with pytest.raises(ContainsArrayError, match="cannot contain other nodes"):
+    with pytest.raises(ContainsArrayError, match="only groups may have child nodes"):
         root["a/b"] = 1
     assert root["a"].shape == (4, 6)
 
