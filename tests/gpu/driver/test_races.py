@@ -216,7 +216,6 @@ def dropped_batches(cuda: Any, folder: Path) -> None:
 WAITS: list[tuple[str, Callable[[Any, Path], None]]] = [
     *((f"gzarr.{module}", dropped_batches) for module in ("loader.leases", "loader.loader", "backend")),
     ("gzarr.images.gathered", lambda cuda, folder: images.test_levels_are_those_of_the_cpu(cuda, folder, None)),
-    ("gzarr.images.tasks", images.test_a_function_of_the_user_gets_arrays_on_the_device),
     ("gzarr.images.tasks", images.test_an_image_is_made_of_what_is_still_being_computed),
 ]
 
