@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds
         MetadataError,
         NodeNotFoundError,
         OutOfMemoryError,
+        PartsMissingError,
         ReadOnlyError,
         SelectionError,
         StoreError,
@@ -121,8 +122,8 @@ _NAMES = {
     "gzarr.copying.transfer": "transfer",
     "gzarr.dtypes": "register_data_type",
     "gzarr.errors": "ArrayNotFoundError ChunkError ContainsArrayError ContainsGroupError CopyError DeviceError "
-    "GroupNotFoundError GzarrError MetadataError NodeNotFoundError OutOfMemoryError ReadOnlyError "
-    "SelectionError StoreError",
+    "GroupNotFoundError GzarrError MetadataError NodeNotFoundError OutOfMemoryError "
+    "PartsMissingError ReadOnlyError SelectionError StoreError",
     "gzarr.hierarchy.array": "Array",
     "gzarr.hierarchy.asynchronous": "AsyncArray AsyncGroup",
     "gzarr.hierarchy.group": "Group",
@@ -214,6 +215,7 @@ __all__ = [
     "NodeNotFoundError",
     "NodePool",
     "OutOfMemoryError",
+    "PartsMissingError",
     "ProcessSynchronizer",
     "Ragged",
     "ReadOnlyError",

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.scale.run`` in an environment with `gzarr[scale,ome,hdf5]`, and Ray where that is to take part.
 Prints one line for each operation and engine: whether the result is that of one process, byte for byte, without and
-with killed workers, and the time of one worker over that of two.
+with workers that are killed at random. With ``--speed`` it times one worker and two, in turn, beside the time of
+processors that each took: others who use the machine slow both down, but not the latter.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import logging
 import os
 import random
 import shutil
 import signal
+import statistics
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -29,13 +32,15 @@ import numpy as np
 
 import gzarr
 import gzarr.images
+from benchmarks.cpu.measure import machine
 
 
 def stored(path: Path) -> str:
     """A digest of everything below a path, names and bytes."""
     digest = hashlib.sha256()
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        digest.update(str(file.relative_to(path)).encode() + b"\0" + file.read_bytes())
+        with suppress(FileNotFoundError):  # a note that another part has removed since it was listed
+            digest.update(str(file.relative_to(path)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
 
@@ -47,16 +52,20 @@ def blur(block: Any) -> Any:
     return made
 
 
-class Operations:
-    """The operations, on data of a size. Each takes a folder and keywords, and returns what is compared."""
+def prepare(folder: Path, nbytes: int) -> None:
+    """Store what is operated on."""
+    side = int((nbytes / 2) ** (1 / 3)) // 64 * 64
+    data = np.random.default_rng(0).integers(0, 4000, (side,) * 3, "u2")
+    gzarr.save(folder / "v2", data, zarr_format=2, chunks=(32, 64, 64))
+    image = gzarr.images.create_image(folder / "image", data, axes="zyx", levels=0, chunks=(32, 32, 32))
+    gzarr.save(folder / "mask", (blur(data) > 2600).astype("u1"), chunks=(64, 64, 64))
+    gzarr.convert.to_hdf5(image.group, folder / "data.h5")
 
-    def __init__(self, folder: Path, nbytes: int) -> None:
-        side = int((nbytes / 2) ** (1 / 3)) // 64 * 64
-        data = np.random.default_rng(0).integers(0, 4000, (side,) * 3, "u2")
-        gzarr.save(folder / "v2", data, zarr_format=2, chunks=(32, 64, 64))
-        image = gzarr.images.create_image(folder / "image", data, axes="zyx", levels=0, chunks=(32, 32, 32))
-        gzarr.save(folder / "mask", (blur(data) > 2600).astype("u1"), chunks=(64, 64, 64))
-        gzarr.convert.to_hdf5(image.group, folder / "data.h5")
+
+class Operations:
+    """The operations, on the data of a folder. Each takes a folder and keywords, and returns what is compared."""
+
+    def __init__(self, folder: Path) -> None:
         self.folder, self.small = folder, {"max_nbytes": 16 << 20}
         self.source = gzarr.open_array(folder / "v2", "r")
         self.image = gzarr.images.open_image(folder / "image", "r")
@@ -100,11 +109,13 @@ class Operations:
         return stored(out)
 
     def reduce_blocks(self, out: Path, **how: Any) -> str:
-        found: Any = gzarr.images.reduce_blocks(lambda x: x.max(0), self.source, np.maximum, axis=0, **how)
+        kept = {"notes": out} if "part" in how else {}
+        found: Any = gzarr.images.reduce_blocks(lambda x: x.max(0), self.source, np.maximum, axis=0, **kept, **how)
         return str(found.tobytes()[:999]) + str(found.sum())
 
     def stats(self, out: Path, **how: Any) -> str:
-        return repr(self.source.stats(bins=20, **how))
+        kept = {"notes": out} if "part" in how else {}
+        return repr(self.source.stats(bins=20, **kept, **how))
 
     def verify(self, out: Path, **how: Any) -> str:
         return str(gzarr.verify(str(self.folder / "image"), **how))
@@ -114,8 +125,12 @@ class Operations:
 
 
 NAMES = [name for name in vars(Operations) if not name.startswith("_")]
-#: Those that several processes do part by part.
-IN_PARTS = ("rechunk", "v2_to_v3", "convert", "pyramid", "pyramid_out", "map_blocks", "map_overlap")
+#: Those whose speed is measured.
+TIMED = ("rechunk", "v2_to_v3", "convert", "pyramid")
+#: Those that return what is compared, and store nothing.
+RETURNED = ("reduce_blocks", "stats", "verify", "compare")
+#: Parts that each job has.
+PARTS = 3
 
 
 @contextmanager
@@ -133,28 +148,40 @@ def engine(name: str, workers: int) -> Iterator[Any]:
     else:
         import ray
 
-        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+        if not ray.is_initialized():  # takes half a minute, so all operations share it
+            ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
         yield "ray"
-        ray.shutdown()
 
 
 def _alone() -> None:
     gzarr.config.set({"threading.max_workers": 1})
 
 
+def pids_of(on: Any) -> list[int]:
+    """The processes of the workers of an engine."""
+    with suppress(Exception):
+        if on == "ray":
+            import psutil
+
+            below = psutil.Process().children(recursive=True)
+            return [one.pid for one in below if one.name().startswith("ray::") and "run_unit" in one.name()]
+        pool = getattr(on, "_processes", None)
+        return list(on.run(os.getpid).values()) if pool is None else list(pool)
+    return []
+
+
 @contextmanager
-def killing(on: Any, times: int = 2) -> Iterator[list[int]]:
-    """Kill workers at random moments, so many at most."""
+def killing(pids: Callable[[], list[int]], times: int = 2, longest_s: float = 0.4) -> Iterator[list[int]]:
+    """Kill processes at random moments, so many at most."""
     killed: list[int] = []
     over = threading.Event()
 
     def kill() -> None:
-        while len(killed) < times and not over.wait(random.uniform(0.2, 1.0)):
-            with suppress(Exception):
-                pool = getattr(on, "_processes", None)
-                pids = list(on.run(os.getpid).values()) if pool is None else list(pool)
-                os.kill(pid := random.choice(pids), signal.SIGKILL)
-                killed.append(pid)
+        while len(killed) < times and not over.wait(random.uniform(longest_s / 20, longest_s)):
+            if now := pids():
+                with suppress(ProcessLookupError):
+                    os.kill(pid := random.choice(now), signal.SIGKILL)
+                    killed.append(pid)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -165,50 +192,142 @@ def killing(on: Any, times: int = 2) -> Iterator[list[int]]:
         thread.join()
 
 
-def timed(operation: Callable[..., str], out: Path, **how: Any) -> tuple[str, float]:
-    """A result, and the seconds that it took."""
-    began = perf_counter()
-    return operation(out, **how), perf_counter() - began
+class Repeated(logging.Handler):
+    """Counts the units that were done again."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.n = 0
+        logging.getLogger("gzarr.scale").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.n += record.getMessage().startswith("repeated:")
 
 
-def measure(work: Operations, name: str, kind: str, expected: str, folder: Path) -> dict[str, Any]:
-    """One operation on one engine."""
-    told: dict[str, Any] = {"operation": name, "engine": kind}
-    operation, seconds = getattr(work, name), {}
-    for workers in (1, 2):
-        with engine(kind, workers) as on:
-            operation(folder / f"warm{workers}", on=on)
-            made, seconds[workers] = timed(operation, folder / f"{workers}", on=on)
-            told["equal"] = told.get("equal", True) and made == expected
-            if workers == 2 and kind != "ray":
-                with killing(on) as killed:
-                    told["equal_with_killed"] = operation(folder / "killed", on=on) == expected
-                told["killed"] = len(killed)
-    return {**told, "seconds": [round(s, 2) for s in seconds.values()], "speed": round(seconds[1] / seconds[2], 2)}
+def on_engine(work: Operations, name: str, kind: str, expected: str, folder: Path) -> dict[str, Any]:
+    """One operation on one engine, without and with workers that are killed."""
+    operation, repeated = getattr(work, name), Repeated()
+    with engine(kind, 2) as on:
+        told = {"equal": operation(folder / "whole", on=on) == expected}
+        repeated.n, n_killed, runs = 0, 0, 0
+        while not n_killed and runs < 20:  # short ones may end before anything is killed
+            with killing(lambda: pids_of(on)) as killed:
+                same = operation(folder / f"killed{runs}", on=on) == expected
+            told["equal_with_killed"] = told.get("equal_with_killed", True) and same
+            n_killed, runs = len(killed), runs + 1
+    return {**told, "killed": n_killed, "repeated_units": repeated.n}
+
+
+def do_part(folder: Path, name: str, out: Path, part: tuple[int, int]) -> None:
+    """Do a part of an operation, in a process that knows nothing of the others, and store what it returns."""
+    _alone()
+    with suppress(gzarr.PartsMissingError):
+        made = getattr(Operations(folder), name)(out, part=part)
+        out.with_suffix(f".result{part[0]}").write_text(made)
+
+
+def in_parts(work: Operations, name: str, expected: str, folder: Path) -> dict[str, Any]:
+    """One operation in parts at the same time; killed ones are started again."""
+    told: dict[str, Any] = {}
+    running: dict[int, Any] = {}
+
+    def alive() -> list[int]:
+        return [one.pid for one in [*running.values()] if one.is_alive()]
+
+    for label, times in (("whole", 0), ("killed", 2)):
+        out = folder / label
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if name == "pyramid":
+            shutil.copytree(work.folder / "image", out)
+        with killing(alive, times, 4.0) as killed:
+            left = set(range(PARTS))
+            while left:
+                for k in left:
+                    running[k] = get_context("spawn").Process(target=do_part, args=(work.folder, name, out, (k, PARTS)))
+                    running[k].start()
+                for k in list(left):
+                    running[k].join()
+                    if running[k].exitcode == 0:
+                        left.remove(k)
+                    elif running[k].exitcode != -signal.SIGKILL:
+                        raise RuntimeError(f"part {k} of {name} ended with {running[k].exitcode}")
+        results = {file.read_text() for file in out.parent.glob(f"{label}.result*")}
+        made = stored(out) if name not in RETURNED else results.pop() if len(results) == 1 else results
+        told["equal" if not times else "equal_with_killed"] = made == expected
+    return {**told, "killed": len(killed)}
+
+
+def seconds_of(pids: list[int]) -> list[float]:
+    """Seconds that processes have computed."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    lines = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return [(int(line[11]) + int(line[12])) / ticks for line in lines]
+
+
+def speed(work: Operations, name: str, folder: Path, rounds: int) -> dict[str, Any]:
+    """Times of one process and of two, in turn."""
+    operation = getattr(work, name)
+    walls: dict[int, list[float]] = {1: [], 2: []}
+    computed: dict[int, list[list[float]]] = {1: [], 2: []}
+    with engine("processes", 1) as one, engine("processes", 2) as two:
+        for number in range(rounds + 1):
+            for workers, on in ((1, one), (2, two)):
+                out = folder / f"{number}-{workers}"
+                if name == "pyramid":
+                    shutil.copytree(work.folder / "image", out)
+                before = dict(zip(pids := pids_of(on), seconds_of(pids), strict=True))
+                began = perf_counter()
+                operation(out, on=on)
+                wall = perf_counter() - began
+                if number:  # the first starts the processes
+                    walls[workers].append(wall)
+                    computed[workers].append([now - before[p] for p, now in zip(pids, seconds_of(pids), strict=True)])
+                shutil.rmtree(out)
+    wall = {workers: statistics.median(times) for workers, times in walls.items()}
+    sums = {workers: statistics.median(map(sum, times)) for workers, times in computed.items()}
+    longest = statistics.median(map(max, computed[2]))
+    return {
+        "seconds": [round(one, 2) for one in wall.values()],
+        "speed": round(wall[1] / wall[2], 2),
+        "cpu_seconds": [round(one, 2) for one in sums.values()],
+        "cpu_of_the_busier_worker": round(longest, 2),
+        "speed_by_cpu": round(sums[1] / longest, 2),
+    }
 
 
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=256, help="size of the data")
-    parser.add_argument("--operations", default=",".join(NAMES))
+    parser.add_argument("--operations", default="")
     parser.add_argument("--engines", default="processes,dask,ray,parts")
+    parser.add_argument("--speed", type=int, default=0, metavar="ROUNDS", help="time one worker and two, so often each")
+    parser.add_argument("--out", type=Path, help="write the results as JSON")
     given = parser.parse_args()
+    names = given.operations.split(",") if given.operations else TIMED if given.speed else NAMES
+    result: dict[str, Any] = {"machine": machine(), "mib": given.mib, "cells": []}
     with tempfile.TemporaryDirectory() as temporary:
-        work = Operations(Path(temporary), given.mib << 20)
-        for name in given.operations.split(","):
-            _alone()
-            expected = getattr(work, name)(Path(temporary, "here", name))
-            for kind in given.engines.split(","):
-                folder = Path(temporary, "there", name, kind)
-                if kind == "ray" and find_spec("ray") is None:
-                    print(json.dumps({"engine": "ray", "skipped": "Ray is not installed"}))
-                elif kind != "parts":
-                    print(json.dumps(measure(work, name, kind, expected, folder)), flush=True)
-                elif name in IN_PARTS:
-                    made = [getattr(work, name)(folder, part=(k, 3)) for k in (2, 0, 1)]
-                    print(json.dumps({"operation": name, "engine": "parts", "equal": made[-1] == expected}), flush=True)
+        root = Path(temporary)
+        prepare(root, given.mib << 20)
+        work = Operations(root)
+        _alone()
+        for name in names:
+            expected = "" if given.speed else getattr(work, name)(root / "here" / name)
+            for kind in ["speed"] if given.speed else given.engines.split(","):
+                folder = root / "there" / name / kind
+                if given.speed:
+                    told = speed(work, name, folder, given.speed)
+                elif kind == "ray" and find_spec("ray") is None:
+                    told = {"skipped": "Ray is not installed"}
+                elif kind == "parts":
+                    told = in_parts(work, name, expected, folder)
+                else:
+                    told = on_engine(work, name, kind, expected, folder)
+                result["cells"].append({"operation": name, "engine": kind, **told})
+                print(json.dumps(result["cells"][-1]), flush=True)
                 shutil.rmtree(folder, ignore_errors=True)
+    if given.out is not None:
+        given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

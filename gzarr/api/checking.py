@@ -152,6 +152,7 @@ def compare(
     metadata_only: bool = False,
     progress: ProgressLike = None,
     on: Any = None,
+    part: tuple[int, int] | None = None,
 ) -> Comparison:
     """Compare two arrays, or two groups and all below them: members, metadata and values.
 
@@ -172,6 +173,8 @@ def compare(
         True for a bar in the terminal; or a function of (bytes done, bytes in all, path of the array).
     on : optional
         What decodes the chunks, such as a `distributed.Client`: see `gzarr.transfer`.
+    part : tuple of int, optional
+        Which part of the values is compared here, as of `verify`: they are equal if each part says so.
 
     Returns
     -------
@@ -197,9 +200,8 @@ def compare(
     """
     places = [_place_of(what if isinstance(what, (Array, Group)) else open_node(what, "r")) for what in (a, b)]
     try:
-        return compare_places(
-            places[0], places[1], Tolerance(rtol, atol), progress, strict=strict, metadata_only=metadata_only, on=on
-        )
+        how: Any = {"strict": strict, "metadata_only": metadata_only, "on": on, "part": part}
+        return compare_places(places[0], places[1], Tolerance(rtol, atol), progress, **how)
     finally:
         for given, place in zip((a, b), places, strict=True):
             close_if_opened_here(given, place.store)

@@ -138,6 +138,7 @@ def compare_places(
     strict: bool,
     metadata_only: bool,
     on: Any = None,
+    part: tuple[int, int] | None = None,
 ) -> Comparison:
     """Compare two nodes and all below them. Raises: NodeNotFoundError, MetadataError, StoreError."""
     metas = [expect_node(place.store, place.path, read_node(place.store, place.path)) for place in (a, b)]
@@ -160,7 +161,7 @@ def compare_places(
     with counted(progress, nbytes) as add:
         for pair in wanted:
             try:
-                values = compare_values((pair.a, pair.b), tolerance, partial(_add, add, pair.path), on)
+                values = compare_values((pair.a, pair.b), tolerance, partial(_add, add, pair.path), on, part)
             except ChunkError as error:
                 found.append(Difference(pair.path, "unreadable", str(error), "", None))
                 continue

@@ -18,7 +18,7 @@ from gzarr.indexing.grid import largest_chunk
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, Regions, cut, size_of
 from gzarr.metadata.model import ArrayMeta
-from gzarr.scale.blocks import BlockPlan
+from gzarr.scale.blocks import BlockPlan, parse_part
 from gzarr.scale.running import run
 
 #: Decoded bytes of each side that are held at a time, or one chunk.
@@ -92,9 +92,13 @@ class _CompareBlock:
 
 
 def compare_values(
-    sides: Sequence[tuple[Place, ArrayMeta]], tolerance: Tolerance, done: Callable[[int], None], on: Any = None
+    sides: Sequence[tuple[Place, ArrayMeta]],
+    tolerance: Tolerance,
+    done: Callable[[int], None],
+    on: Any = None,
+    part: tuple[int, int] | None = None,
 ) -> ValueDifferences | None:
-    """Compare two arrays of one shape region by region. Raises: ChunkError, StoreError."""
+    """Compare two arrays of one shape region by region, or a part of them. Raises: ChunkError, StoreError."""
     metas = [meta for _, meta in sides]
     itemsize = max(16 if meta.data_type.variable else meta.data_type.dtype.itemsize for meta in metas)
     # along the larger chunks, so that those of the other side are rarely read twice
@@ -121,7 +125,7 @@ def compare_values(
         size=lambda number: size_of(regions.at(number)) * metas[0].data_type.dtype.itemsize,
         take=take,
     )
-    run([blocks], on, add=lambda nbytes, _: done(nbytes))
+    run([blocks], on, parse_part(part), lambda nbytes, _: done(nbytes))
     named = tuple(one for number in sorted(first) for one in first[number])[:MAX_FIRST]
     return ValueDifferences(count, math.prod(metas[0].shape), named, next(iter(largest), None)) if count else None
 

@@ -112,7 +112,7 @@ def bench(
         print(f"  {escaped(timing.what):<20}{timing.shape!s:<24}{size:>11}{took:>14}{rate:>14}  ({timing.runs} reads)")
 
 
-def _kinds(array: gzarr.Array, most_nbytes: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _kinds(array: "gzarr.Array", most_nbytes: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """What is read: names and shapes; none is larger than a number of bytes."""
     shape, one = array.shape, (1,) * array.ndim
     yield "one element", one
@@ -135,7 +135,7 @@ def _fitting(shape: tuple[int, ...], itemsize: int, most_nbytes: int) -> tuple[i
     return tuple(lengths)
 
 
-def _time(array: gzarr.Array, what: str, shape: tuple[int, ...], seconds: float) -> Timing:
+def _time(array: "gzarr.Array", what: str, shape: tuple[int, ...], seconds: float) -> Timing:
     """Read boxes of a shape, at places that are spread over the array."""
     import numpy as np
 

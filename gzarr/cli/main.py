@@ -146,6 +146,9 @@ def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
             return function(**options)
         except BrokenPipeError:
             raise
+        except gzarr.PartsMissingError as error:
+            print(error, file=sys.stderr)
+            return 0
         except (GzarrError, OSError) as error:
             read = [value for name, value in options.items() if name not in _WRITTEN]
             hint = guess(read) if isinstance(error, FileNotFoundError) else ""

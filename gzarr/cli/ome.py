@@ -203,7 +203,7 @@ def _opened(path: str, series: str | None) -> "Image":
     return open_image(path, "r", series=int(series) if series and series.isdecimal() else series, device="cpu")
 
 
-def _named_axes(array: gzarr.Array) -> str | None:
+def _named_axes(array: "gzarr.Array") -> str | None:
     """The axes of an array whose dimensions are named as those of images are."""
     names = array.dimension_names
     return "".join(map(str, names)) if names and all(name in tuple("tczyx") for name in names) else None
@@ -245,7 +245,7 @@ def _of_tiff(source: str, dest: str, version: str | None, keywords: dict[str, An
     return gzarr.convert.from_tiff(source, dest, ome=True, **keywords)
 
 
-def _of_array(array: gzarr.Array, dest: str, voxels: dict[str, Any], options: dict[str, Any]) -> "Image":
+def _of_array(array: "gzarr.Array", dest: str, voxels: dict[str, Any], options: dict[str, Any]) -> "Image":
     """Make an image of an array."""
     from gzarr.images import create_image
 

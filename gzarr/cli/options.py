@@ -192,15 +192,21 @@ PartOf: TypeAlias = Annotated[
 ]
 
 
-def engine(on: str | None, workers: int | None, part: Any = None) -> dict[str, Any]:
-    """The keywords ``on`` and ``part`` of an operation. Raises BadParameter if several are given."""
+Notes: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="PATH", help="Where parts find each other's results: a new folder.")
+]
+
+
+def engine(on: str | None, workers: int | None, part: Any = None, notes: str | None = None) -> dict[str, Any]:
+    """The keywords ``on``, ``part`` and ``notes`` of an operation. Raises BadParameter if they do not fit together."""
     given = {name: one for name, one in (("--on", on), ("--workers", workers), ("--part", part)) if one is not None}
     if len(given) > 1:
         raise misuse("only one of --on, --workers and --part", list(given)[1])
-    return {} if not given else {"part": part} if part is not None else {"on": on or workers}
+    noted = {} if notes is None else {"notes": notes}
+    return noted if not given else {"part": part, **noted} if part is not None else {"on": on or workers, **noted}
 
 
-def open_array(path: str, device: str) -> gzarr.Array:
+def open_array(path: str, device: str) -> "gzarr.Array":
     """Open an array for reading. Raises ArrayNotFoundError, for a group with the names of its arrays."""
     node = gzarr.open(path, mode="r", device=device)
     if isinstance(node, gzarr.Group):
@@ -208,7 +214,7 @@ def open_array(path: str, device: str) -> gzarr.Array:
     return node
 
 
-def no_array(path: str, group: gzarr.Group) -> ArrayNotFoundError:
+def no_array(path: str, group: "gzarr.Group") -> ArrayNotFoundError:
     """An error for a group where an array is wanted, with the names of the first of its arrays."""
     arrays = (name for name, member in group.members(None) if isinstance(member, gzarr.Array))
     names = list(itertools.islice(arrays, _NAMED + 1))

@@ -13,7 +13,9 @@ from gzarr.cli.options import (
     AsJson,
     Device,
     Memory,
+    Notes,
     On,
+    PartOf,
     Skip,
     Workers,
     colored,
@@ -68,6 +70,8 @@ def stats(
     device: Device = None,
     on: On = None,
     workers: Workers = None,
+    part: PartOf = None,
+    notes: Notes = None,
 ) -> None:
     """Print the minimum, maximum, mean and standard deviation of an array of any size.
 
@@ -78,10 +82,11 @@ def stats(
     $ gzarr stats data.zarr/temperature
     $ gzarr stats data.zarr/temperature --json
     $ gzarr stats heights.zarr/0 --skip -9999
+    $ gzarr stats data.zarr/temperature --part slurm --notes notes
     """
     array = open_array(path, device or "cpu")
     skip, scale = (False if raw and skip is None else skip), Scale() if raw else Scale.of(array)
-    run_by = engine(on, workers)
+    run_by = engine(on, workers, part, notes)
     found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal(), **run_by))
     del found["histogram"]
     found |= {name: scale.value(found[name]) for name in ("min", "max", "mean")}
@@ -120,6 +125,10 @@ def histogram(
     as_json: AsJson = False,
     memory: Memory = 256,
     device: Device = None,
+    on: On = None,
+    workers: Workers = None,
+    part: PartOf = None,
+    notes: Notes = None,
 ) -> None:
     """Draw a histogram of an array of any size.
 
@@ -136,14 +145,19 @@ def histogram(
     if range is not None:
         one, other = ((end - scale.offset) / scale.factor for end in range)
         limits = min(one, other), max(one, other)
-    found = array.stats(bins, limits, skip=skip, max_nbytes=memory << 20, progress=in_terminal()).histogram
-    assert found is not None
-    counts, edges = found[0], scale.value(found[1])
+    run_by = engine(on, workers, part, notes)
+    made: Any = array.stats(bins, limits, skip=skip, max_nbytes=memory << 20, progress=in_terminal(), **run_by)
+    counts, edges = made.histogram[0], scale.value(made.histogram[1])
     if scale.factor < 0:
         counts, edges = counts[::-1], edges[::-1]
     if as_json:
         print(json.dumps({"counts": counts.tolist(), "edges": [_number(edge) for edge in edges]}, indent=2))
         return
+    _draw(counts, edges)
+
+
+def _draw(counts: Any, edges: Any) -> None:
+    """Print a bar for every bin."""
     most = max(int(counts.max()), 1)
     ends = list(map(str, edges)) if edges.dtype.kind in "mM" else [f"{edge:.6g}" for edge in edges.tolist()]
     labels = [f"{low} to {high}" for low, high in pairwise(ends)]

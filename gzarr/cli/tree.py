@@ -35,7 +35,7 @@ def tree(
     print(repr(_drawn(node, node.basename or "/", level, stored=stored)))
 
 
-def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, stored: bool) -> "Tree":
+def _drawn(node: "gzarr.Array | gzarr.Group", name: str, level: int | None, *, stored: bool) -> "Tree":
     """A node and what is below it."""
     from gzarr.display.info import Tree
     from gzarr.hierarchy.group_info import trees_left_out
@@ -48,7 +48,7 @@ def _drawn(node: gzarr.Array | gzarr.Group, name: str, level: int | None, *, sto
     return Tree(colored(name, "blue", bold=True), [*children, *trees_left_out(node.metadata)])
 
 
-def described(array: gzarr.Array, *, stored: bool) -> str:
+def described(array: "gzarr.Array", *, stored: bool) -> str:
     """An array in a few words: ``(10, 20) int32, chunks (5, 10), 800 B``."""
     from gzarr.display.info import size_text
 
@@ -100,7 +100,7 @@ def ls(
         print(f"{styled}{' ' * (width - len(name))}  {facts}" if long or stored else styled)
 
 
-def _as_json(name: str, node: gzarr.Array | gzarr.Group) -> dict[str, object]:
+def _as_json(name: str, node: "gzarr.Array | gzarr.Group") -> dict[str, object]:
     if isinstance(node, gzarr.Group):
         return {"name": name, "type": "group"}
     sizes = {"shape": node.shape, "dtype": str(node.dtype), "chunks": node.chunks, "shards": node.shards}
@@ -132,7 +132,7 @@ def info(path: NodePath, as_json: AsJson = False) -> None:
     print_report(Report(items))
 
 
-def _text(name: str, value: Any, node: gzarr.Array | gzarr.Group) -> str:
+def _text(name: str, value: Any, node: "gzarr.Array | gzarr.Group") -> str:
     """An attribute as text: what is missing as its value, and of long ones the beginning."""
     if name == "_FillValue" and isinstance(node, gzarr.Array):
         from gzarr.metadata.conventions import decode_mask
@@ -144,7 +144,7 @@ def _text(name: str, value: Any, node: gzarr.Array | gzarr.Group) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text):,} characters: --json shows all)"
 
 
-def _all_of(node: gzarr.Array | gzarr.Group) -> dict[str, Any]:
+def _all_of(node: "gzarr.Array | gzarr.Group") -> dict[str, Any]:
     """What ``info`` says, for programs. Only this and the stored document say what the codecs are."""
     from gzarr.metadata.documents import documents
 

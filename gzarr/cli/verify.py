@@ -88,6 +88,7 @@ def compare(
     metadata_only: Annotated[bool, typer.Option("--metadata-only", help="Leave values out.")] = False,
     on: On = None,
     workers: Workers = None,
+    part: PartOf = None,
 ) -> int:
     """Compare two arrays or groups: members, metadata, values.
 
@@ -106,7 +107,7 @@ def compare(
         atol=atol,
         strict=strict,
         metadata_only=metadata_only,
-        **engine(on, workers),
+        **engine(on, workers, part),
     )
     show(found, as_json=as_json)
     return int(not found.equal)

@@ -184,6 +184,10 @@ class CopyError(GzarrError, RuntimeError):
     """A copy stopped because something already exists at the destination."""
 
 
+class PartsMissingError(GzarrError, RuntimeError):
+    """A part of a job has done its blocks; the result is returned by the part that ends last, when no other is left."""
+
+
 class ContainsArrayAndGroupError(ContainsNodeError):
     """zarr-python's error for a path with both; gzarr raises `ContainsArrayError` or `ContainsGroupError`."""
 

@@ -815,6 +815,8 @@ class Array(Node[ArrayMeta]):
         max_nbytes: int = 256 << 20,
         progress: ProgressLike = None,
         on: Any = None,
+        part: tuple[int, int] | None = None,
+        notes: Any = None,
     ) -> "Stats":
         """Compute the least and the greatest element, mean and standard deviation, without loading the array.
 
@@ -839,6 +841,12 @@ class Array(Node[ArrayMeta]):
             True for a bar in the terminal; or a function of (bytes done, bytes in all, path of the array).
         on : optional
             What reads the chunks, such as a `distributed.Client`: see `gzarr.transfer`.
+        part : tuple of int, optional
+            Which part of the work is done here, (k, n) for one of n from 0, by processes that know nothing of each
+            other but ``notes``. The part that ends last, whichever it is, returns the result; the others raise
+            PartsMissingError. A part that is started again goes on. A second pass, for a histogram, is the last one's.
+        notes : path, URL or Store, optional
+            Where parts find each other's results, which are pickled: a folder that nobody else writes to.
 
         Returns
         -------
@@ -854,6 +862,8 @@ class Array(Node[ArrayMeta]):
             If no element can be the number that is skipped, or a mask has another shape.
         ChunkError
             If a stored chunk is damaged.
+        PartsMissingError
+            In every part but the one that ends last.
 
         Examples
         --------
@@ -862,9 +872,13 @@ class Array(Node[ArrayMeta]):
         >>> stats.min, stats.max, stats.mean, stats.histogram[0]
         (1, 6, 3.0, array([3, 1]))
         """
-        from gzarr.hierarchy.stats import stats_of  # few programs ask
+        from gzarr.hierarchy.reductions import kept_results, state_of  # few programs ask
+        from gzarr.hierarchy.stats import stats_of
 
-        return stats_of(self, bins, range, max_nbytes, progress, skip, on)
+        mask = skip.tobytes() if isinstance(skip, np.ndarray) else state_of(skip) if isinstance(skip, Array) else skip
+        told = bins, range, max_nbytes, mask
+        with kept_results(on, part, notes, lambda: (state_of(self), told)) as by:
+            return stats_of(self, bins, range, max_nbytes, progress, skip, by)
 
     def digest(self, hashname: str = "sha1") -> bytes:
         """Compute a hash of the stored chunks and metadata, without decoding them.

@@ -168,7 +168,7 @@ def fold_present(
     if of_fill is not None and equals and missing.find(array.backend, np.asarray([fill_of(array)]), ()).any():
         of_fill = _nothing
     masks = [] if equals else [missing.mask]
-    return fold(array, part, joined, others=[*others, *masks], of_fill=of_fill, **options)
+    return fold(array, part, joined, others=[*others, *masks], of_fill=of_fill, **{"by": combine, **options})
 
 
 def _nothing(_: int) -> Any:

@@ -5,11 +5,14 @@ What is not stored is not read.
 Results are combined in the order of the blocks, whatever the threads do, so they are the same each time.
 """
 
+import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from itertools import product
+from hashlib import sha256
+from itertools import islice, product
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -20,11 +23,15 @@ from gzarr.concurrency import new_lock
 from gzarr.config import config
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.node import GzarrArray
+from gzarr.hierarchy.reaching import close_if_opened_here, open_store_at
 from gzarr.hierarchy.resizing import objects_stored
-from gzarr.indexing.keys import Coords
+from gzarr.indexing.keys import Coords, join_path
 from gzarr.indexing.regions import Region, Regions, chunk_spans, cut
-from gzarr.scale.blocks import BlockPlan, one_by_one
+from gzarr.metadata.documents import documents
+from gzarr.scale.blocks import BlockPlan, one_by_one, parse_part
+from gzarr.scale.results import PartResults
 from gzarr.scale.running import run
+from gzarr.storage.base import tokens_of
 
 P = TypeVar("P")
 
@@ -34,6 +41,10 @@ MAX_NBYTES = 256 << 20
 _BLOCK_NBYTES = 4 << 20
 #: A thread holds a block, and what is made of it.
 _BLOCKS_A_THREAD = 3
+#: Parts of a job have the same blocks on any machine: those for so many threads.
+_THREADS_OF_PARTS = 16
+#: Objects whose versions tell an array from another.
+_SAMPLED = 100
 
 
 def fold(
@@ -46,6 +57,7 @@ def fold(
     max_nbytes: int = MAX_NBYTES,
     progress: ProgressLike = None,
     on: Any = None,
+    by: Callable[..., Any] | None = None,
 ) -> P | None:
     """Reduce an array block by block, and combine the results in order.
 
@@ -67,7 +79,9 @@ def fold(
     progress : bool or callable, optional
         True for a bar, or a function of (bytes done, bytes in all, name).
     on : optional
-        What does the blocks: see `gzarr.scale.engines.open_engine`.
+        What does the blocks: see `gzarr.scale.running.run`.
+    by : callable, optional
+        What ``combine`` does with results other than None, if it is not itself a function of NumPy.
 
     Returns
     -------
@@ -94,7 +108,12 @@ def fold(
         for part in parts:
             result = part if result is None else combine(result, part)
 
-    _for_each_block(array, others, None, parts_of, take, max_nbytes, progress, on)
+    def join(one: list[P], two: list[P]) -> Any:
+        is_exact = _is_exact(by or combine, [part for part in (*one, *two) if part is not None])
+        return [functools.reduce(combine, [*one, *two])] if is_exact else NotImplemented
+
+    how = {"group": lambda _: 0, "join": join, "nothing": []}
+    _for_each_block(array, others, None, parts_of, take, max_nbytes, progress, on, how)
     return result
 
 
@@ -141,14 +160,18 @@ def fold_along(
 
     def take(region: Region, part: AnyArray) -> None:
         nonlocal column
-        made.check(part, region, "func")
-        column = part if column is None else combine(column, part)
+        if part is not None:
+            made.check(part, region, "func")
+            column = part if column is None else combine(column, part)
         if all(region[axis].stop == array.shape[axis] for axis in axes):
             made.store(column, region)
             column = None
 
+    def join(one: AnyArray, two: AnyArray) -> Any:
+        return combine(one, two) if _is_exact(combine, [one, two]) else NotImplemented
+
     # the blocks along the axes come together
-    _for_each_block(array, others, (*kept, *axes), part_of, take, max_nbytes, progress, on)
+    _for_each_block(array, others, (*kept, *axes), part_of, take, max_nbytes, progress, on, {"join": join}, axes)
     return made.result
 
 
@@ -161,10 +184,11 @@ def _for_each_block(
     max_nbytes: int,
     progress: ProgressLike,
     on: Any,
+    how: Mapping[str, Any],
+    along: Sequence[int] = (),
 ) -> None:
-    """Make something of every block of whole chunks, and take it in the order of the blocks. order: of the axes."""
-    chunks, threads = array.metadata.chunk_grid, int(config.get("threading.max_workers") or os.cpu_count() or 1)
-    share = max_nbytes // (threads * _BLOCKS_A_THREAD)
+    """Make something of every block, and take it in order. how: fields of the plan. along: axes of a group of it."""
+    chunks, share = array.metadata.chunk_grid, max_nbytes // (_thread_count(on) * _BLOCKS_A_THREAD)
     itemsize = sum(one.itemsize for one in (array, *others))
     regions = cut(chunks, chunks, itemsize, min(share, _BLOCK_NBYTES))
     parts = _InOrder(array.backend, take)
@@ -187,9 +211,52 @@ def _for_each_block(
         size=lambda number: math.prod(_shape(regions.at(number, order))) * array.itemsize,
         take=put,
         threads=threaded,
+        **{"group": lambda number: number // math.prod(regions.lengths[axis] for axis in along), **how},
     )
     with counted(progress, array.nbytes) as add:
         run([blocks], on, add=add)
+
+
+def _thread_count(on: Any) -> int:
+    here = int(config.get("threading.max_workers") or os.cpu_count() or 1)
+    return _THREADS_OF_PARTS if isinstance(on, PartResults) else here
+
+
+def _is_exact(combine: Callable[..., Any], parts: Sequence[Any]) -> bool:
+    """Whether results are the same however they are grouped."""
+    return combine in (np.maximum, np.minimum) or (
+        combine is np.add and all(getattr(part, "dtype", np.dtype("O")).kind in "iu" for part in parts)
+    )
+
+
+@contextmanager
+def kept_results(on: Any, part: tuple[int, int] | None, notes: Any, told: Callable[[], Any]) -> Iterator[Any]:
+    """What does the blocks of an operation: ``on``, or one of several parts, whose results are kept in ``notes``.
+
+    told: what all parts of one run say, and no other run. Raises: ValueError.
+    """
+    this = parse_part(part)
+    if this is None and notes is None:
+        yield on
+        return
+    if this is None or notes is None or on is not None:
+        raise ValueError("part= needs notes=, a folder where all parts find each other's results, and no on=")
+    store, path = open_store_at(notes, "a")
+    try:
+        results = PartResults(this, store, path, sha256(repr(told()).encode()).hexdigest()[:16])
+        yield results
+        results.remove()
+    finally:
+        close_if_opened_here(notes, store)
+
+
+def state_of(array: GzarrArray) -> str:
+    """A digest of an array's metadata, and of the versions of some of its objects."""
+    every = math.prod(axis.nchunks for axis in array.metadata.grid) // _SAMPLED + 1
+    some = islice(product(*(range(axis.nchunks) for axis in array.metadata.grid)), 0, _SAMPLED * every, every)
+    keys = [join_path(array.path, array.metadata.keys.encode(coords)) for coords in some]
+    told = list(documents(array.metadata, "")), [str(token) for token in tokens_of(array.store, keys)]
+    return sha256(repr(told).encode()).hexdigest()
 
 
 def _shape(region: Region) -> tuple[int, ...]:

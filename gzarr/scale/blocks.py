@@ -49,6 +49,11 @@ class BlockPlan:
         Carries out a task for numbers in this process.
     stores : tuple of Store
         What workers have to see.
+    group, join : callable
+        Of a part of a job whose results are kept: ``join`` makes one result of those of blocks in a row that have the
+        same ``group``, or NotImplemented if that is not exact. By default none are joined.
+    nothing : object
+        What is taken of blocks whose results have joined those before.
     """
 
     name: str
@@ -62,6 +67,9 @@ class BlockPlan:
     threads: Threads = one_by_one
     give: Callable[[int], Any] | None = None
     stores: tuple[Any, ...] = ()
+    group: Callable[[int], int] = int
+    join: Callable[[Any, Any], Any] = _nothing
+    nothing: Any = None
 
     def ranges(self) -> Iterator[range]:
         """The blocks that are not done yet, in order."""
@@ -80,9 +88,13 @@ class JobPart(NamedTuple):
     number: int
     of: int
 
-    def share(self, ranges: Iterable[range], n: int) -> Iterator[range]:
+    def blocks(self, n: int) -> range:
         """The blocks of this part, of so many."""
-        mine = range(n * self.number // self.of, n * (self.number + 1) // self.of)
+        return range(n * self.number // self.of, n * (self.number + 1) // self.of)
+
+    def share(self, ranges: Iterable[range], n: int) -> Iterator[range]:
+        """Those of some blocks that are of this part, of so many."""
+        mine = self.blocks(n)
         for one in ranges:
             start, stop = max(one.start, mine.start), min(one.stop, mine.stop)
             if start < stop:

@@ -23,8 +23,8 @@ def check_parts(store: Store) -> None:
 
 def note_part(store: Store, path: str, part: JobPart, told: bytes = b"done") -> bool:
     """Note that a part is done, by what it shares with the others of its run. Returns: whether all are."""
-    store.set(_key(path, part), told)
-    found = store.get_many([Request(_key(path, part._replace(number=number))) for number in range(part.of)])
+    store.set(key_of(path, part), told)
+    found = store.get_many([Request(key_of(path, part._replace(number=number))) for number in range(part.of)])
     return all(data is not None and bytes(data) == told for data in found)
 
 
@@ -34,5 +34,6 @@ def remove_parts(store: Store, path: str) -> None:
     store.delete_many([join_path(path, name) for name in names])
 
 
-def _key(path: str, part: JobPart) -> str:
+def key_of(path: str, part: JobPart) -> str:
+    """The key of the note of a part."""
     return join_path(path, f"{PART}{part.number}-of-{part.of}")

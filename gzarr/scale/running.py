@@ -18,6 +18,7 @@ from gzarr.errors import StoreError
 from gzarr.profiling import recorder
 from gzarr.scale.blocks import BlockPlan, JobPart
 from gzarr.scale.engines import Ended, Engine, open_engine
+from gzarr.scale.results import PartResults
 from gzarr.storage.wrappers import type_name
 
 #: Seconds that a unit takes: long beside the milliseconds of handing it over, short beside what its loss costs.
@@ -88,7 +89,8 @@ def run(
     plans : iterable of BlockPlan
         Taken one after the other, when there are workers for their blocks.
     on : optional
-        What runs them: see `gzarr.scale.engines.open_engine`. By default threads of this process.
+        What runs them: see `gzarr.scale.engines.open_engine`. By default threads of this process; so do those of one
+        of several parts, given its results.
     part : JobPart, optional
         Which part of the blocks is done here. The plans are then not closed.
     add : callable, optional
@@ -103,9 +105,13 @@ def run(
         raise ValueError("on= and part= are two ways to use several machines; leave one of them away")
     report, began = RunReport(), perf_counter()
     add = add or (lambda _nbytes, _name: None)
-    if on is None:
+    if on is None or isinstance(on, PartResults):
         for plan in plans:
-            _run_here(plan, part, report, add)
+            if on is None or on.is_last:
+                _run_here(plan, part, report, add)
+            else:
+                on.gather(plan, lambda mine: _run_here(mine, on.part, report, add))
+                plan.close()
     else:
         with open_engine(on) as engine, recorder.span("gzarr.run") as span:
             report.engine = engine.name

@@ -102,3 +102,23 @@ def test_packed_data_are_unpacked_and_missing_ones_left_out(path: str, capsys: p
     assert json.loads(capsys.readouterr().out)["min"] == -1
     assert main(["histogram", path, "--bins", "2", "--range", "8,9", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"counts": [1, 1], "edges": [8.0, 8.5, 9.0]}
+
+
+@pytest.mark.parametrize("command", ["stats", "histogram"])
+def test_parts_bring_together_what_one_process_makes(
+    path: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, path, "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    for part in ("2/3", "0/3"):
+        assert main([command, path, "--json", "--part", part, "--notes", str(tmp_path / "notes")]) == 0
+        told = capsys.readouterr()
+        assert not told.out
+        assert "parts" in told.err
+    assert main([command, path, "--json", "--part", "1/3", "--notes", str(tmp_path / "notes")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() == whole.keys()
+    for name, value in whole.items():
+        assert value is None or found[name] == pytest.approx(value)
+    with pytest.raises(SystemExit):
+        main([command, path, "--part", "1/3", "--workers", "2"])

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gzarr
@@ -73,3 +74,13 @@ def test_status_and_report_of_a_comparison(data: Path, tmp_path: Path, capsys: p
     assert main(["compare", str(data), str(other), "--atol=2"]) == 0
     assert main(["compare", str(data), str(other), "--metadata-only"]) == 0
     assert main(["compare", str(data), str(tmp_path / "none")]) == 2
+
+
+def test_parts_of_a_comparison_report_their_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = np.arange(24).reshape(4, 6)
+    gzarr.save_array(tmp_path / "a", values, chunks=(1, 6))
+    values[2, 3] = 0
+    gzarr.save_array(tmp_path / "b", values, chunks=(1, 6))
+    codes = [main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--part", f"{k}/4"]) for k in range(4)]
+    assert sorted(codes) == [0, 0, 0, 1]
+    assert capsys.readouterr().out

@@ -6,11 +6,13 @@ from typing import Any, TypeVar, cast
 from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import fold_present, missing_of
-from gzarr.hierarchy.reductions import MAX_NBYTES, fold_along
+from gzarr.hierarchy.reductions import fold_along, kept_results
+from gzarr.identity.runs import identify
 from gzarr.images.filters.alike import Alike
 from gzarr.images.filters.inputs import arrays_of
 from gzarr.images.halos import axis_of
 from gzarr.images.image import Image
+from gzarr.images.tasks import MAX_NBYTES
 
 P = TypeVar("P")
 
@@ -26,6 +28,8 @@ def reduce_blocks(
     progress: ProgressLike = None,
     device: str | None = None,
     on: Any = None,
+    part: tuple[int, int] | None = None,
+    notes: Any = None,
 ) -> P:
     """Reduce an array of any size without loading it: apply a function to blocks, and combine what it returns.
 
@@ -56,6 +60,8 @@ def reduce_blocks(
         Where the function runs: "auto", "cpu", "cuda" or "cuda:N". By default where the array is read to.
     on : optional
         What applies the function, such as a `distributed.Client`: see `gzarr.transfer`. Results are combined here.
+    part, notes : optional
+        Which part of the blocks is done here, and where parts find each other's results: see `gzarr.Array.stats`.
 
     Returns
     -------
@@ -70,6 +76,8 @@ def reduce_blocks(
         it, if they have another shape, or ``skip`` is given too.
     ChunkError
         If a stored chunk is damaged.
+    PartsMissingError
+        In every part but the one that ends last.
 
     See Also
     --------
@@ -101,24 +109,39 @@ def reduce_blocks(
         raise ValueError(f"reduce_blocks: {found.store_path} has no elements, so there is nothing to combine")
     found = found if device is None else found.to(device)
     others = [one.to(found.backend) for one in others]
-    options: dict[str, Any] = {"others": others, "max_nbytes": max_nbytes, "progress": progress, "on": on}
-    if axis is not None:
-        if skip is not None:
-            raise ValueError(
-                "reduce_blocks: skip= gives func elements on one axis, so it does not go with axis=; leave missing "
-                "elements out in func, as np.nanmax does"
-            )
-        names = given[0].axes if isinstance(given[0], Image) else found.dimension_names
-        several = axis if isinstance(axis, Sequence) and not isinstance(axis, str) else [axis]
-        axes = sorted({axis_of(one, "axis", found.ndim, names) for one in several})
-        return cast("P", fold_along(found, axes, cast("Any", func), cast("Any", combine), **options))
+    names = given[0].axes if isinstance(given[0], Image) else found.dimension_names
+    several = [] if axis is None else axis if isinstance(axis, Sequence) and not isinstance(axis, str) else [axis]
+    axes = sorted({axis_of(one, "axis", found.ndim, names) for one in several})
+    if axis is not None and skip is not None:
+        raise ValueError(
+            "reduce_blocks: skip= gives func elements on one axis, so it does not go with axis=; leave missing "
+            "elements out in func, as np.nanmax does"
+        )
+
+    def told() -> Any:
+        arguments = {"axes": axes, "skip": skip, "max_nbytes": max_nbytes}
+        inputs = {str(number): one for number, one in enumerate([found, *others])}
+        functions: Any = {"func": func, "combine": combine}
+        return identify("reduce_blocks", True, functions=functions, inputs=inputs, arguments=arguments).to_json()
+
+    with kept_results(on, part, notes, told) as by:
+        options: dict[str, Any] = {"others": others, "max_nbytes": max_nbytes, "progress": progress, "on": by}
+        if axis is not None:
+            return cast("P", fold_along(found, axes, cast("Any", func), cast("Any", combine), **options))
+        return _combined(found, func, combine, skip, options)
+
+
+def _combined(
+    found: Array, func: Callable[..., P], combine: Callable[[P, P], P], skip: Any, options: dict[str, Any]
+) -> P:
+    """What is made of all blocks."""
     missing = None if skip is None else missing_of(skip, found)
     cut = [n for n, one in enumerate(found.metadata.chunk_grid) if one.nchunks > 1]
     alike = Alike(func, combine, cut if missing is None else [0])
-    if on is not None and missing is None:  # what workers find out about the function stays with them
+    if options["on"] is not None and missing is None:  # what workers find out about the function stays with them
         first = tuple(slice(0, axis.bounds(0)[1]) for axis in found.metadata.chunk_grid)
-        alike.reduce(*(one[first] for one in (found, *others)))
-    made = fold_present(found, missing, alike.reduce, alike.combine, **options)
+        alike.reduce(*(one[first] for one in (found, *options["others"])))
+    made = fold_present(found, missing, alike.reduce, alike.combine, by=combine, **options)
     if made is None and missing is not None:
         raise ValueError(
             f"reduce_blocks: all elements of {found.store_path} are missing, so there is nothing to combine"

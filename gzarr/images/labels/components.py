@@ -224,6 +224,18 @@ def unpack(packed: tuple[bytes, Coords, np.dtype[Any]]) -> NDArray[Any]:
     return labels
 
 
+def look_up(xp: Any, table: NDArray[Any], labels: Any) -> Any:
+    """Return the entries of a table, run by run on the host: indices are converted to 64 bits there."""
+    if not isinstance(labels, np.ndarray):
+        return xp.asarray(table)[labels]
+    found = np.empty(labels.shape, table.dtype)
+    indices, flat = labels.reshape(-1), found.reshape(-1)
+    for start in range(0, flat.size, RUN_VOXELS):
+        part = slice(start, start + RUN_VOXELS)
+        np.take(table, indices[part], out=flat[part], mode="clip")
+    return found
+
+
 def side_of(step: Coords) -> Side:
     """The face in which the voxels lie that a step leads across."""
     return next((axis, move) for axis, move in enumerate(step) if move)

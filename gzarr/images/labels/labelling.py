@@ -38,12 +38,15 @@ from gzarr.images.labels.numbering import (
     label_recipe,
     number_blocks,
 )
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
 from gzarr.tensors import to_host
 
 #: Fewer voxels are not worth a block of their own.
 _WORTH_VOXELS = 1 << 18
+#: Blocks of a job in parts, at least, and how many have memory at once.
+_BLOCKS_OF_PARTS = 16
 
 
 def label(
@@ -57,6 +60,7 @@ def label(
     progress: ProgressLike = None,
     device: str | None = None,
     on: Any = None,
+    part: tuple[int, int] | None = None,
 ) -> int:
     """Number the connected components of a mask, in bounded memory.
 
@@ -88,6 +92,9 @@ def label(
         Where blocks are labelled. By default, the mask's device.
     on : optional
         What labels the blocks, such as a `distributed.Client`: see `gzarr.transfer`. Objects are numbered here.
+    part : tuple of int, optional
+        Which part of the blocks is labelled here, (k, n) for one of n from 0, by processes that know nothing of each
+        other but ``out``. The part that ends last, whichever it is, numbers the objects and writes all blocks.
 
     Returns
     -------
@@ -101,6 +108,8 @@ def label(
         tables do not fit ``max_nbytes``.
     MissingExtraError
         If SciPy is missing: install ``gzarr[ome]``.
+    PartsMissingError
+        In every part but the one that ends last.
 
     Examples
     --------
@@ -120,20 +129,21 @@ def label(
         raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
     made = _structure(len(shape), connectivity, structure, source.spatial)
     run = identify("label", resume, inputs={"mask": source.array}, arguments={"structure": made.tolist()})
-    request = LabelRequest(label_recipe("label", run, max_nbytes, resume, progress, on), out, shape)
+    recipe = label_recipe("label", resume, part, max_nbytes=max_nbytes, progress=progress, on=on, run=run)
+    request = LabelRequest(recipe, out, shape)
     output = find_output(request, source)
-    return number_blocks(request, source, output, _method(source, output, made, max_nbytes))
+    return number_blocks(request, source, output, _method(source, output, made, recipe))
 
 
-def _method(
-    source: LabelSource, output: LabelOutput, structure: NDArray[np.bool_], max_nbytes: int | None
-) -> BlockMethod:
+def _method(source: LabelSource, output: LabelOutput, structure: NDArray[np.bool_], recipe: Recipe) -> BlockMethod:
     """Return how blocks are labelled and compared."""
     shape = tuple(source.array.shape)
     # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
     voxel_nbytes = source.itemsize + (6 if source.backend.xp is np else 24)
-    n_blocks = 2 * thread_count()  # one that is read and one that is labelled, by each thread
-    most = limit_of(max_nbytes) // 2 // (voxel_nbytes + output.itemsize) // n_blocks
+    # One that is read and one that is labelled, by each thread; of parts, the same on any machine.
+    n_blocks = 2 * thread_count() if recipe.part is None else _BLOCKS_OF_PARTS
+    most = limit_of(recipe.max_nbytes) // 2 // (voxel_nbytes + output.itemsize) // n_blocks
+    n_blocks = n_blocks if recipe.part is None else max(n_blocks, 4 * recipe.part.of)
     most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
     blocks = BlockGrid(shape, choose_block(shape, output.unit, source.chunks, most))
     shifts = shifts_by_step(structure)

@@ -40,6 +40,7 @@ def merge_labels(
     progress: ProgressLike = None,
     device: str | None = None,
     on: Any = None,
+    part: tuple[int, int] | None = None,
 ) -> int:
     """Merge the labels of blocks that were segmented separately, in bounded memory.
 
@@ -63,7 +64,7 @@ def merge_labels(
         Shape of a block without its margins. By default, that of a chunk of ``labels`` less the margins.
     threshold : float
         IoU above which labels are merged, from 0 up to 1.
-    max_nbytes, resume, progress, device, on
+    max_nbytes, resume, progress, device, on, part
         As in `label`.
 
     Returns
@@ -118,7 +119,7 @@ def merge_labels(
     arguments = {"depth": margins, "block": cores, "threshold": threshold}
     run = identify("merge_labels", resume, inputs={"labels": source.array}, arguments=arguments)
     chunks = cores if any(margins) else None
-    recipe = label_recipe("merge_labels", run, max_nbytes, resume, progress, on)
+    recipe = label_recipe("merge_labels", resume, part, max_nbytes=max_nbytes, progress=progress, on=on, run=run)
     request = LabelRequest(recipe, out, blocks.shape, chunks)
     output = find_output(request, source)
     _check_unit(output, blocks)

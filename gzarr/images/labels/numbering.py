@@ -8,6 +8,7 @@ known.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -20,18 +21,20 @@ from gzarr.api.open import open_array
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.devices import backend_for
-from gzarr.display.progress import ProgressLike, counted
+from gzarr.display.progress import counted
+from gzarr.errors import ContainsNodeError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.create import check_free
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.reaching import reach_node
-from gzarr.identity.runs import Resume, Run
+from gzarr.hierarchy.reductions import kept_results
+from gzarr.identity.runs import Resume
 from gzarr.images.blocks import BlockGrid, start_of
 from gzarr.images.filters.outputs import check_output, output_build
 from gzarr.images.image import Image, open_image
-from gzarr.images.labels.components import RUN_VOXELS, BlockObjects, Link, Side, places_in
+from gzarr.images.labels.components import BlockObjects, Link, Side, look_up, places_in
 from gzarr.images.pyramid.building import Build
-from gzarr.images.pyramid.recipes import Recipe
+from gzarr.images.pyramid.recipes import Recipe, shared_part
 from gzarr.images.pyramid.rounds import build_rounds
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
 from gzarr.indexing.keys import Coords
@@ -199,13 +202,11 @@ class LabelOutput(NamedTuple):
         return self.build is not None and self.build.multiscale is not None
 
 
-def label_recipe(
-    name: str, run: Run, max_nbytes: int | None, resume: Resume, progress: ProgressLike, on: Any
-) -> Recipe:
+def label_recipe(name: str, resume: Resume, part: tuple[int, int] | None, **how: Any) -> Recipe:
     """How a result of labels is made."""
     remedy = "delete the output, or call without resume= to overwrite an array,"
-    how: Any = {"max_nbytes": max_nbytes, "resume": resume, "progress": progress, "on": on, "run": run}
-    return Recipe(method="mode", name=name, remedy=remedy, **how)
+    this, resume = shared_part(how["on"], part, resume, overwrite=False)
+    return Recipe(method="mode", name=name, remedy=remedy, resume=resume, part=this, **how)
 
 
 def find_output(request: LabelRequest, source: LabelSource) -> LabelOutput:
@@ -252,7 +253,12 @@ def _create(request: LabelRequest, source: LabelSource, n: int) -> Array:
             made["shards"] = like.shards
         if like.dimension_names and like.metadata.zarr_format == 3:
             made["dimension_names"] = like.dimension_names
-    return create_array(request.out, shape=request.shape, dtype=np.min_scalar_type(n), **made)
+    try:
+        return create_array(request.out, shape=request.shape, dtype=np.min_scalar_type(n), **made)
+    except ContainsNodeError:
+        if request.recipe.part is None:
+            raise
+        return open_array(request.out, "r+")  # of the part that was to end the job, and was killed
 
 
 def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutput, method: BlockMethod) -> int:
@@ -269,8 +275,9 @@ def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutpu
         )
     for_blocks, name = int(limit * _BLOCKS_SHARE), with_memory(source.name, recipe.max_nbytes, limit)
     objects = BlockObjects(blocks, method.steps, method.link, limit - for_blocks)
-    if recipe.on is not None:
-        return _number_on(request, source, output, method, objects)
+    if recipe.is_shared:
+        how: Any = {"n_items": len(blocks), "cost_nbytes": cost, "max_nbytes": for_blocks}
+        return _number_elsewhere(request, source, output, method, objects, partial(run_tasks, backend, **how))
 
     def run_all(task: Callable[[Coords], object], items: Sequence[Coords], pending: Callable[[], int] = int) -> None:
         def counting(coords: Coords) -> None:
@@ -294,10 +301,18 @@ def number_blocks(request: LabelRequest, source: LabelSource, output: LabelOutpu
     return n
 
 
-def _number_on(
-    request: LabelRequest, source: LabelSource, output: LabelOutput, method: BlockMethod, objects: BlockObjects
+def _number_elsewhere(
+    request: LabelRequest,
+    source: LabelSource,
+    output: LabelOutput,
+    method: BlockMethod,
+    objects: BlockObjects,
+    threads: Any,
 ) -> int:
-    """As `number_blocks`, on an engine: blocks are labelled there twice, and faces compared here."""
+    """As `number_blocks`, on an engine or in parts: blocks are labelled twice, and faces compared here.
+
+    The part that ends last compares the faces of all, and writes the numbers. Raises: PartsMissingError in others.
+    """
     blocks, recipe, label = method.blocks, request.recipe, method.label
     store = getattr(source.array, "store", None)
 
@@ -311,26 +326,30 @@ def _number_on(
     def size(number: int) -> int:
         return size_of(blocks.region(blocks.at(number))) * source.itemsize
 
-    with open_engine(recipe.on) as engine:
-        stores = () if store is None else (store,)
-        first = BlockPlan(name=source.name, n=len(blocks), do=compare, size=size, take=take, stores=stores)
+    place = request.out[0] if isinstance(request.out, Image) else request.out
+    parts = kept_results(None, recipe.part, place, lambda: (recipe.run and recipe.run.to_json(), blocks))
+    with open_engine(recipe.on) if recipe.part is None else parts as engine:
+        how: Any = {"size": size, "threads": threads, "stores": () if store is None else (store,)}
+        first = BlockPlan(name=source.name, n=len(blocks), do=compare, take=take, **how)
         with counted(recipe.progress, prod(blocks.shape) * source.itemsize) as add:
             run([first], engine, add=add)
         numbers, n = objects.number()
         with _begun(request, source, output, n).writing() as build:
-            build.recipe = build.recipe._replace(on=engine)
-            base, name = build.levels[0], source.name
-
-            def renumber(number: int, table: NDArray[Any]) -> None:
-                coords = blocks.at(number)
-                base[blocks.region(coords)] = _look_up(base.backend.xp, table, _labels_for(table, label(coords), name))
+            build.recipe = build.recipe._replace(on=engine if recipe.part is None else None, part=None)
+            renumber = partial(_renumber, build.levels[0], method, source.name)
 
             def give(number: int) -> NDArray[Any]:
-                return numbers[objects.span(blocks.at(number))].astype(base.dtype)
+                return numbers[objects.span(blocks.at(number))].astype(build.levels[0].dtype)
 
-            second = BlockPlan(name=source.name, n=len(blocks), do=renumber, size=size, give=give)
+            second = BlockPlan(name=source.name, n=len(blocks), do=renumber, give=give, size=size, threads=threads)
             build_rounds(build, before=(list(blocks.block), lambda block: second))
     return n
+
+
+def _renumber(base: Array, method: BlockMethod, name: str, number: int, table: NDArray[Any]) -> None:
+    """Label the block with a number again, and write the numbers of its labels."""
+    labels = _labels_for(table, method.label(coords := method.blocks.at(number)), name)
+    base[method.blocks.region(coords)] = look_up(base.backend.xp, table, labels)
 
 
 def _labels_for(table: NDArray[Any], made: LabelledBlock, name: str) -> AnyArray:
@@ -362,7 +381,7 @@ def _write_numbers(
         region, table, labels = blocks.region(coords), tables[objects.span(coords)], objects.kept(coords)
         if labels is None:
             labels = _labels_for(table, method.label(coords), source.name)
-        build.cascade.put(start_of(region), _look_up(xp, table, labels))
+        build.cascade.put(start_of(region), look_up(xp, table, labels))
         marks.note(places[coords])
 
     build.restore([blocks.region(coords) for coords in done])
@@ -378,15 +397,3 @@ def _interleaved(coords: Coords) -> int:
         for axis, at in enumerate(reversed(coords)):
             place |= (at >> bit & 1) << (bit * len(coords) + axis)
     return place
-
-
-def _look_up(xp: Any, table: NDArray[Any], labels: AnyArray) -> AnyArray:
-    """Return the entries of a table, run by run on the host: indices are converted to 64 bits there."""
-    if not isinstance(labels, np.ndarray):
-        return xp.asarray(table)[labels]
-    found = np.empty(labels.shape, table.dtype)
-    indices, flat = labels.reshape(-1), found.reshape(-1)
-    for start in range(0, flat.size, RUN_VOXELS):
-        part = slice(start, start + RUN_VOXELS)
-        np.take(table, indices[part], out=flat[part], mode="clip")
-    return found

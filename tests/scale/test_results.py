@@ -1,0 +1,105 @@
+"""Parts of a job whose results are brought together: the part that ends last has what one process makes."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
+import gzarr.images
+from tests.scale.test_operations import stored
+
+
+def array_of(folder: Path, name: str) -> gzarr.Array:
+    return gzarr.open_array(folder / "source.zarr", "r", path=name)
+
+
+def highest(block: Any) -> Any:
+    return block.max(axis=0)
+
+
+def third(block: Any) -> Any:
+    return np.float32(block.sum() / 3)
+
+
+def floats(folder: Path, **how: Any) -> str:
+    return repr(array_of(folder, "floats").stats(bins=9, max_nbytes=400_000, **how))
+
+
+def bytes_(folder: Path, **how: Any) -> str:
+    return repr(array_of(folder, "bytes").stats(bins=9, skip=7, max_nbytes=400_000, **how))
+
+
+def projection(folder: Path, **how: Any) -> bytes:
+    one, some = array_of(folder, "floats"), {"max_nbytes": 400_000, **how}
+    made: Any = gzarr.images.reduce_blocks(highest, one, np.maximum, axis=0, **some)
+    return bytes(made.tobytes())
+
+
+def total(folder: Path, **how: Any) -> str:
+    return repr(gzarr.images.reduce_blocks(third, array_of(folder, "floats"), np.add, max_nbytes=400_000, **how))
+
+
+def label(folder: Path, **how: Any) -> Any:
+    n = gzarr.images.label(array_of(folder, "mask"), str(folder / "labels"), 2, max_nbytes=3_000_000, **how)
+    return n, stored(folder / "labels")
+
+
+def merge(folder: Path, **how: Any) -> Any:
+    image = gzarr.images.open_image(folder / "image", "r+")
+    n = gzarr.images.merge_labels(array_of(folder, "bytes"), image, threshold=0.1, **how)
+    return n, stored(folder / "image")
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    one.__name__: one for one in (floats, bytes_, projection, total, label, merge)
+}
+WITH_NOTES = (floats, bytes_, projection, total)
+
+
+def attempt(name: str, folder: Path, **how: Any) -> Any:
+    """What a part returns; None if others are missing."""
+    operation = OPERATIONS[name]
+    kept = {"notes": folder / "notes"} if operation in WITH_NOTES else {}
+    try:
+        return operation(folder, **kept, **how)
+    except gzarr.PartsMissingError:
+        return None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder, rng = tmp_path / "there", np.random.default_rng(2)
+    root = gzarr.create_group(folder / "source.zarr")
+    data = rng.random((90, 60, 20))
+    root.create_array("floats", data=data, chunks=(10, 20, 20), shards=(30, 20, 20))
+    root.create_array("bytes", data=(data * 9).astype("u1"), chunks=(30, 30, 20))
+    root.create_array("mask", data=data > 0.7, chunks=(15, 20, 20))
+    gzarr.images.create_image(folder / "image", shape=data.shape, dtype="u4", axes="zyx", chunks=(30, 30, 20))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(3, get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_part_that_ends_last_returns_what_one_process_does(
+    name: str, folder: Path, processes: ProcessPoolExecutor
+) -> None:
+    here, again = (shutil.copytree(folder, folder.parent / copied) for copied in ("here", "again"))
+    with gzarr.config.set({"threading.max_workers": 16}):  # as many as parts count on: the same blocks
+        expected = OPERATIONS[name](here)
+    assert [attempt(name, folder, part=(k, 3)) for k in (2, 0, 1)] == [None, None, expected]
+    assert not [path for path in stored(folder) if "unfinished" in path]
+    parts = [processes.submit(attempt, name, again, part=(k, 3)) for k in range(3)]
+    wait(parts)
+    made = [one for part in parts if (one := part.result()) is not None]
+    assert made == [expected]
