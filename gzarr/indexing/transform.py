@@ -215,7 +215,7 @@ class Transform(NamedTuple):
                 if isinstance(axis, Affine):
                     chunk_of = np.searchsorted(np.cumsum(each), axis.start + axis.step * indices, side="right")
                 else:
-                    chunk_of = indices // max(*each, 1)
+                    chunk_of = indices // max((*each, 1))
                 edges = np.flatnonzero(np.diff(chunk_of, prepend=-1, append=-1))
                 found[dim] = tuple(np.diff(edges).tolist()) or (0,)
         return tuple(found)

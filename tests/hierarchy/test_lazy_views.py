@@ -161,3 +161,9 @@ def test_the_loader_takes_views(group, shuffle):
         assert sorted(map(bytes, rows)) == sorted(row.tobytes() for row in expected)
     crops = next(iter(gzarr.Loader(view, batch_size=3, crops=gzarr.Crops((2, 2), n=9), shuffle=False)))
     assert crops.shape == (3, 2, 2, 3)
+
+
+def test_a_view_by_a_mask_of_an_empty_array_has_an_empty_chunk():
+    view = gzarr.zeros((0, 2), chunks=1).lazy[np.zeros((0, 2), bool)]
+    assert view.chunk_sizes == ((0,),)
+    assert view[...].shape == (0,)

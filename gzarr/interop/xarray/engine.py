@@ -242,7 +242,7 @@ def open_dataset(
     >>> from gzarr.interop.xarray import open_dataset
     >>> with gzarr.open_group("weather.zarr", "w") as root:
     ...     z = root.create_array("t", data=[[1.5, 2.5]], dimension_names=("lat", "lon"))
-    >>> open_dataset("weather.zarr", device="cpu")["t"].sum("lon").values
+    >>> open_dataset("weather.zarr", device="cpu", consolidated=False)["t"].sum("lon").values
     array([4.])
     """
     opened = open_at(filename_or_obj, group, storage_options, consolidated)
