@@ -97,12 +97,9 @@ class CopyPlan(NamedTuple):
 
     def by_object(self, objects: Grid) -> "CopyPlan":
         """The same with the chunks of one stored object together. objects: the grid of these."""
-        if objects is self.grid:
+        by_owner = _object_order(self.spans[self.firsts[:-1], :, CHUNK], self.grid, objects)
+        if by_owner is None:
             return self
-        owners = chunk_numbers(owners_of(self.spans[self.firsts[:-1], :, CHUNK], self.grid, objects), objects)
-        if (owners[1:] >= owners[:-1]).all():
-            return self
-        by_owner = np.argsort(owners, kind="stable")
         order, firsts = _moved(self.firsts, by_owner), _moved_firsts(self.firsts, by_owner)
         return self._replace(spans=self.spans[order], firsts=firsts, slots=self.slots[order])
 
@@ -259,13 +256,26 @@ def make_copies(
         The grids of chunks and of stored objects.
     """
     order, firsts = sort_by_chunk(fragments.chunk, nchunks(grid))
-    coords = np.repeat(chunk_coords(fragments.chunk[order[firsts[:-1]]], grid), np.diff(firsts), axis=0)
+    coords = chunk_coords(fragments.chunk[order[firsts[:-1]]], grid)
+    by_owner = _object_order(coords, grid, objects)
+    if by_owner is not None:
+        coords = coords[by_owner]
+        order, firsts = order[_moved(firsts, by_owner)], _moved_firsts(firsts, by_owner)
+    coords = np.repeat(coords, np.diff(firsts), axis=0)
     starts, bounds = fragments.start[order], list[tuple[Indices, Indices] | None]()
     for i, (axis, n) in enumerate(zip(grid, shape[1:], strict=True)):
         is_cut = axis.nchunks > 1 or n < axis.extent or starts[:, i].any()
         bounds.append((axis.starts_of(coords[:, i]), axis.starts_of(coords[:, i] + 1)) if is_cut else None)
     spans = box_spans(coords, starts, shape[1:], bounds)
-    return CopyPlan(spans, firsts, slots[order], shape, rows, grid).by_object(objects)
+    return CopyPlan(spans, firsts, slots[order], shape, rows, grid)
+
+
+def _object_order(coords: Indices, grid: Grid, objects: Grid) -> Indices | None:
+    """The order of chunks that brings those of one stored object together; None if they are in it."""
+    if objects is grid:
+        return None
+    owners = chunk_numbers(owners_of(coords, grid, objects), objects)
+    return None if (owners[1:] >= owners[:-1]).all() else np.argsort(owners, kind="stable")
 
 
 def box_spans(
