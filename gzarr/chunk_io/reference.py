@@ -345,7 +345,7 @@ def _replaced_too_often(io: ArrayIO, key: str) -> ChunkError:
 def _locate(io: ArrayIO, store: Store, groups: Groups, tokens: Sequence[object | None]) -> list[Located]:
     """Say where the chunks of a batch are."""
 
-    def locate(item: tuple[tuple[Coords, list[Part]], object | None]) -> Sequence[Located]:
+    def locate(item: "tuple[tuple[Coords, list[Part]], object | None]") -> "Sequence[Located]":
         (coords, parts), token = item
         key = io.layout.key(coords)
         try:

@@ -252,7 +252,8 @@ def _write_image(
     fits = base.dtype.kind in "fc" or (base.dtype.kind in "iu" and base.itemsize < 8)
     if not fits or 0 in base.shape or axes[-2:] != "YX" or not set(axes) <= set(_KNOWN) or base.dtype == np.float16:
         what = f"axes {image.axes}, shape {base.shape} and dtype {base.dtype}"
-        raise CopyError(f"{image.group.store_path} has {what}: OME-TIFF has t, c, z, y, x and numbers of up to 32 bits")
+        known = "t, c, z, y, x and numbers of up to 32 bits, or floats and complex numbers of NumPy but float16"
+        raise CopyError(f"{image.group.store_path} has {what}: OME-TIFF has {known}; convert it, or write one level")
     levels = [level.to("cpu") for level in image.levels if level.shape[:-2] == base.shape[:-2]]
     shape = _tile_shape(base, 0) if tile is None else tile
     options: dict[str, Any] = {"dtype": base.dtype.newbyteorder("="), "tile": shape, "compression": compression}

@@ -109,7 +109,7 @@ def _read_small(boxes: Sequence[_WantedBox], results: dict[int, AnyArray]) -> No
     if not calls:
         return
 
-    def read(some: Sequence[tuple[Callable[[Any, np.dtype[Any]], Any], _WantedBox]]) -> None:
+    def read(some: "Sequence[tuple[Callable[[Any, np.dtype[Any]], Any], _WantedBox]]") -> None:
         for call, box in some:
             found = call(box.key, box.array.dtype)
             if found is not None:

@@ -156,7 +156,7 @@ class DBMStore(DatabaseStore):
         return opener(path, self.flag, mode, **self._options)
 
     def _get(self, key: str) -> bytes | None:
-        def value() -> bytes | None:
+        def value() -> "bytes | None":
             try:
                 return bytes(self.client[key.encode()])
             except KeyError:
