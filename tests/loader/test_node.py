@@ -346,8 +346,8 @@ def test_children_of_a_rank_that_was_killed_keep_no_lock(tmp_path, monkeypatch):
     turn = turn_of(tmp_path, monkeypatch)
     process = Rank.context.Process(target=lock_and_die, args=(tmp_path,))
     process.start()
-    process.join(30)
-    with turn.memory.locked(1):
+    process.join(60)
+    with turn.memory.locked(20):
         pass
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
