@@ -5,7 +5,7 @@ chunks of the flat array, and what lies behind its end is left out: there, batch
 rows of a sparse matrix are two ragged arrays, out of which a matrix is made for every batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ from gzarr.tensors import DeviceArray, to_host
 class Ragged:
     """Samples of varying length along axis 0 of one array, for a `gzarr.Loader`.
 
-    In a batch, they are a dict: "values", each sample filled up to one length, and "lengths".
+    In a batch, they are a dict: "values", each sample filled up to one length, and "lengths"; or with ``padded=False``
+    "values", one sample after the other, and "offsets", as ``torch.nested.nested_tensor_from_jagged`` takes them.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ class Ragged:
         filled up to it.
     pad : scalar
         What samples are filled up with.
+    padded : bool
+        Whether samples are filled up.
 
     Raises
     ------
@@ -60,7 +63,9 @@ class Ragged:
     array([3, 0, 3])
     """
 
-    def __init__(self, values: Any, offsets: Any, *, length: int | None = None, pad: Any = 0) -> None:
+    def __init__(
+        self, values: Any, offsets: Any, *, length: int | None = None, pad: Any = 0, padded: bool = True
+    ) -> None:
         offsets = np.asarray(to_host(offsets[...] if isinstance(offsets, Array) else offsets))
         if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or len(offsets) < 2:
             raise ValueError(
@@ -88,7 +93,8 @@ class Ragged:
         rows = JoinedAxis(np.unique(np.append(starts[starts < len(self.lengths)], 0)), len(self.lengths))
         self.grid: Any = rows, RegularAxis(self.length, self.length), *grid[1:]
 
-        self.matrix: SparseRows | None = None
+        #: What makes something else of what stands for it in a batch.
+        self.maker: Ragged | SparseRows | None = None if padded else self
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -96,6 +102,11 @@ class Ragged:
     def parts(self) -> dict[str, Any]:
         """What stands for it in a batch."""
         return {"values": self, "lengths": self.lengths}
+
+    def made(self, parts: Mapping[str, AnyArray]) -> Any:
+        """The samples of a batch one after the other, and where each begins. parts: filled up, and their lengths."""
+        (values,), offsets = _joined([parts["values"]], parts["lengths"])
+        return {"values": values, "offsets": offsets}
 
     def reader(self, name: str, backend: Any, size: tuple[int, ...]) -> Reader:
         """How rows are read. size: that of a row, one on axis 0. Raises: ValueError for other samples."""
@@ -167,7 +178,7 @@ class SparseRows:
             n_columns = shape[1]
         self.n_columns = int(n_columns)
         self.data, self.indices = (Ragged(group[name], group["indptr"]) for name in ("data", "indices"))
-        self.data.matrix = self
+        self.data.maker = self
 
     def parts(self) -> dict[str, Any]:
         """What stands for it in a batch, until a matrix is made of it."""
@@ -178,18 +189,24 @@ class SparseRows:
         """Whether something is a group with rows or columns of a sparse matrix."""
         return isinstance(item, Group) and item.attrs.get("encoding-type") in ("csr_matrix", "csc_matrix")
 
-    def matrix(self, parts: Mapping[str, AnyArray]) -> Any:
+    def made(self, parts: Mapping[str, AnyArray]) -> Any:
         """A matrix of rows that were filled up."""
-        data, indices, lengths = [
+        host = [
             to_host(part) if isinstance(part, DeviceArray) else part for part in (parts[name] for name in self.parts())
         ]
-        xp = array_namespace(data)
-        there = xp.arange(data.shape[1]) < lengths[:, None]
-        ends = xp.concatenate([xp.zeros(1, lengths.dtype), xp.cumsum(lengths)])
-        elements = data[there], indices[there], ends
-        if len(elements[1]) and not 0 <= elements[1].min() <= elements[1].max() < self.n_columns:
+        (data, columns), ends = _joined(host[:2], host[2])
+        if len(columns) and not 0 <= columns.min() <= columns.max() < self.n_columns:
             raise ValueError(
-                f"SparseRows: {self.indices.values} has columns {elements[1].min()} to {elements[1].max()} in a batch; "
+                f"SparseRows: {self.indices.values} has columns {columns.min()} to {columns.max()} in a batch; "
                 f"expected 0 to {self.n_columns - 1}: give another n_columns="
             )
-        return scipy_namespace(data).sparse.csr_matrix(elements, (len(lengths), self.n_columns))
+        if columns.dtype == np.int32 and host[0].size <= np.iinfo(np.int32).max:
+            ends = ends.astype(np.int32)  # as SciPy would, in twice the time of all else
+        return scipy_namespace(data).sparse.csr_matrix((data, columns, ends), (len(host[2]), self.n_columns))
+
+
+def _joined(rows: Sequence[AnyArray], lengths: Any) -> tuple[list[Any], Any]:
+    """Rows that were filled up, each without that and one after the other, and where each begins. lengths: of rows."""
+    xp = array_namespace(lengths)
+    there = xp.arange(rows[0].shape[1]) < lengths[:, None]
+    return [row[there] for row in rows], xp.concatenate([xp.zeros(1, lengths.dtype), xp.cumsum(lengths)])

@@ -107,7 +107,7 @@ class Setup:
         check_sampler(self.sampler, self.shuffle, self.world_size)
         ragged = {name: array for name, array in self.arrays.items() if isinstance(array, Ragged)}
         places = {name: (self.names or {}).get(name, ()) for name in ragged}
-        self.sparse = {places[name][:-1]: array.matrix for name, array in ragged.items() if array.matrix is not None}
+        self.makers = {places[name][:-1]: array.maker for name, array in ragged.items() if array.maker is not None}
         self._readers: dict[str, Reader] = {}
         self._alone: Setup | None = None
         self._check_steps()

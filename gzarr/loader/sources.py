@@ -105,17 +105,19 @@ def flatten(arrays: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
             yield (*path, name), found
 
 
-def nested(arrays: Mapping[str, Any], names: Names, sparse: Mapping[tuple[str, ...], SparseRows]) -> dict[str, Any]:
-    """Arrays by name as nested dicts. sparse: the places of matrices, which are made of what is there."""
+def nested(
+    arrays: Mapping[str, Any], names: Names, makers: Mapping[tuple[str, ...], Ragged | SparseRows]
+) -> dict[str, Any]:
+    """Arrays by name as nested dicts. makers: what makes something else of what is at a place."""
     found: dict[str, Any] = {}
     for name, path in names.items():
         inner = found
         for key in path[:-1]:
             inner = inner.setdefault(key, {})
         inner[path[-1]] = arrays[name]
-    for path, rows in sparse.items():
+    for path, maker in makers.items():
         inner = reduce(getitem, path[:-1], found)
-        inner[path[-1]] = rows.matrix(inner[path[-1]])
+        inner[path[-1]] = maker.made(inner[path[-1]])
     return found
 
 

@@ -146,6 +146,13 @@ def test_sparse_rows_are_csr_tensors():
     np.testing.assert_array_equal(batch["x"].to_dense().numpy(), matrix.toarray())
 
 
+def test_samples_of_varying_length_are_a_nested_tensor():
+    ragged = gzarr.Ragged(np.arange(6.0), [0, 3, 3, 6], padded=False)
+    (batch,) = dataset(gzarr.Loader({"x": ragged}, batch_size=3))
+    nested = torch.nested.nested_tensor_from_jagged(**batch["x"])
+    assert [row.tolist() for row in nested.unbind()] == [[0, 1, 2], [], [3, 4, 5]]
+
+
 def test_lightning_gives_each_batch_once():
     lightning = pytest.importorskip("lightning.pytorch")
     seen = []

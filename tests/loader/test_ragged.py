@@ -56,6 +56,20 @@ def test_rows_are_filled_up_or_cut_off(device, shuffle, memory, length, trailing
     assert loader.summary().decodes["text/values"] >= 1
 
 
+@pytest.mark.parametrize(("length", "trailing"), [(None, ()), (9, (3,))])
+def test_samples_lie_one_after_the_other(device, length, trailing):
+    values = RNG.integers(1, 99, (OFFSETS[-1], *trailing)).astype("i4")
+    ragged = gzarr.Ragged(gzarr.array(values, chunks=(37, *trailing)), OFFSETS, length=length, padded=False)
+    seen = 0
+    for batch in gzarr.Loader({"x": ragged, "id": np.arange(len(LENGTHS))}, 8, shuffle=True, device=device):
+        rows = [values[OFFSETS[i] : OFFSETS[i + 1]][:length] for i in host(batch["id"])]
+        assert set(batch["x"]) == {"values", "offsets"}
+        assert np.array_equal(host(batch["x"]["values"]), np.concatenate(rows))
+        assert np.diff(host(batch["x"]["offsets"]), prepend=0)[1:].tolist() == [len(row) for row in rows]
+        seen += len(rows)
+    assert seen == len(LENGTHS)
+
+
 def matrix_group(form, chunks=50, **keywords):
     group = gzarr.create_group(**keywords)
     group.attrs.update({"encoding-type": f"{form.format}_matrix", "shape": list(form.shape)})
