@@ -211,11 +211,14 @@ def _quantize(codec: Any, step: Step) -> Steps | None:
     dtype = codec.dtype.newbyteorder("=")
     if not _is_float(dtype) or type(codec.digits) is not int or abs(codec.digits) > 30:
         return None
-    # As numcodecs computes it.
-    exponent = math.log10(10.0**-codec.digits)
+    return _then_cast(FilterStep(Kind.QUANTIZE_DIGITS, dtype, dtype, quantum(codec.digits)), codec.astype)
+
+
+def quantum(digits: int) -> float:
+    """The power of two by which numcodecs multiplies to keep a number of decimal digits."""
+    exponent = math.log10(10.0**-digits)
     exponent = math.floor(exponent) if exponent < 0 else math.ceil(exponent)
-    scale = 2.0 ** math.ceil(math.log2(10.0**-exponent))
-    return _then_cast(FilterStep(Kind.QUANTIZE_DIGITS, dtype, dtype, scale), codec.astype)
+    return float(2.0 ** math.ceil(math.log2(10.0**-exponent)))
 
 
 def _bitround(codec: Any, step: Step) -> Steps | None:

@@ -3,6 +3,7 @@
 The bytes codec passes chunks on; next to filters, it also reverses the bytes of elements that are not native.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from gzarr.gpu.codecs.batch import (
     decoded_nbytes,
     swap_unit,
 )
+from gzarr.gpu.codecs.filters import Filter, filter_codec
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels import BYTE_SHUFFLED
@@ -51,70 +53,35 @@ def _encoder(step: Step, device: Device) -> Encoder | str:
     return lambda context, batch: batch
 
 
-def _native_decoder(step: Step, device: Device) -> Decoder | str:
-    decoder, unit = _decoder(step, device), swap_unit(stored_dtype(step))
-    if isinstance(decoder, str) or not unit:
-        return decoder
-    nbytes = decoded_nbytes(step) or 0
-
-    def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
-        plain = unshuffled(context, as_chunks(context, batch, nbytes, "bytes"))
-        return rows_as_chunks(context, reversed_units(context, plain.rows, unit))
-
-    return decode
-
-
-def _native_encoder(step: Step, device: Device) -> Encoder | str:
-    encoder, unit = _encoder(step, device), swap_unit(stored_dtype(step))
-    if isinstance(encoder, str) or not unit:
-        return encoder
-
-    def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
-        return rows_as_chunks(context, reversed_units(context, as_rows(context, batch), unit))
-
-    return encode
-
-
-def _shuffle_sizes(step: Step) -> tuple[int, int] | None:
-    """(bytes of a chunk, bytes of an element); None if the device cannot shuffle them."""
-    nbytes = decoded_nbytes(step)
-    if nbytes is None or not isinstance(step.spec, NumcodecsCodec):
-        return None
-    typesize = int(step.spec.configuration().get("elementsize", 4))
-    return None if typesize > 1 and nbytes % typesize else (nbytes, typesize)
-
-
-def _shuffle_decoder(step: Step, device: Device) -> Decoder | str:
-    sizes = _shuffle_sizes(step)
-    if sizes is None:
+def _native(step: Step, direction: str) -> Filter | str:
+    """The reversal of bytes, in either direction alike, which makes numbers native or gives them their stored order."""
+    unit = swap_unit(stored_dtype(step))
+    if not isinstance(step.spec, BytesCodec):
         return UNFIT
-    nbytes, typesize = sizes
+    return lambda context, rows: reversed_units(context, rows, unit) if unit else rows
+
+
+def _shuffled(step: Step) -> tuple[Decoder | str, Encoder | str]:
+    nbytes, typesize = decoded_nbytes(step), int(step.spec.configuration().get("elementsize", 4))
+    if nbytes is None or not isinstance(step.spec, NumcodecsCodec) or (typesize > 1 and nbytes % typesize):
+        return UNFIT, UNFIT
 
     def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
         chunks = as_chunks(context, batch, nbytes, "shuffle")
         chunks = unshuffled(context, chunks) if chunks.shuffle is not None else chunks
         shuffle = same_shuffles(len(chunks), BYTE_SHUFFLED, typesize, nbytes, nbytes) if typesize > 1 else None
-        return Chunks(chunks.owner, chunks.addresses, nbytes, chunks.rows, shuffle)
-
-    return decode
-
-
-def _shuffle_encoder(step: Step, device: Device) -> Encoder | str:
-    sizes = _shuffle_sizes(step)
-    if sizes is None:
-        return UNFIT
-    nbytes, typesize = sizes
+        return replace(chunks, nbytes=nbytes, shuffle=shuffle)
 
     def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
         chunks = rows_as_chunks(context, as_rows(context, batch))
         return chunks if typesize < 2 else shuffled(context, chunks, BYTE_SHUFFLED, typesize, nbytes)
 
-    return encode
+    return decode, encode
 
 
 #: The bytes codec behind filters, which take and give numbers in native byte order.
-NATIVE = DeviceCodec(_native_decoder, _native_encoder)
+NATIVE = filter_codec(_native)
 CODECS = {
     "bytes": DeviceCodec(_decoder, _encoder),
-    "numcodecs.shuffle": DeviceCodec(_shuffle_decoder, _shuffle_encoder),
+    "numcodecs.shuffle": DeviceCodec(lambda step, device: _shuffled(step)[0], lambda step, device: _shuffled(step)[1]),
 }

@@ -21,7 +21,6 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import Step
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import (
-    ALIGNMENT,
     UNFIT,
     BatchContext,
     Chunks,
@@ -32,9 +31,9 @@ from gzarr.gpu.codecs.batch import (
     Streams,
     refuse,
 )
-from gzarr.gpu.codecs.transfers import ROOM, byte_ranges, copy_pieces, unshuffled, upload_tables
+from gzarr.gpu.codecs.transfers import ROOM, byte_ranges, copy_pieces, new_places, unshuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import status_text
-from gzarr.gpu.device.protocol import Device, Table
+from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts, xxh64_threads
 from gzarr.profiling.recorder import stage
 
@@ -109,9 +108,8 @@ def expect_computed(context: BatchContext, codec: str, pending: Pending, items: 
 
 def _check_statuses(codec: str, items: Table, statuses: NDArray[Any]) -> None:
     """Raise CodecError(index) if a checksum could not be computed."""
-    refuse(
-        codec, statuses != 0, lambda i: f"the checksum could not be computed: {status_text(int(statuses[i]))}", items
-    )
+    why = "the checksum could not be computed"
+    refuse(codec, statuses != 0, lambda i: f"{why}: {status_text(int(statuses[i]))}", items)
 
 
 def expect(
@@ -199,15 +197,13 @@ def _fletcher32(sums: NDArray[np.uint64], starts: Table, nbytes: Table) -> NDArr
 def _codec(kind: str, location: str, *, is_suffix: bool = False) -> DeviceCodec:
     """A codec that puts a checksum of four bytes before its data (location "start") or behind it ("end")."""
 
-    def decoder(step: Step, device: Device) -> Decoder | str:
+    def made(make: Callable[[Step, str, int], Any], step: Step) -> Any:
         skip = _skip(step, location)
-        return UNFIT if skip is None else _decoder(step, kind, skip)
+        return UNFIT if skip is None else make(step, kind, skip)
 
-    def encoder(step: Step, device: Device) -> Encoder | str:
-        skip = _skip(step, location)
-        return UNFIT if skip is None else _encoder(step.spec.name, kind, skip)
-
-    return DeviceCodec(decoder, encoder, is_suffix=is_suffix)
+    return DeviceCodec(
+        lambda step, device: made(_decoder, step), lambda step, device: made(_encoder, step), is_suffix=is_suffix
+    )
 
 
 def _skip(step: Step, location: str) -> int | None:
@@ -230,14 +226,8 @@ def _decoder(step: Step, kind: str, skip: int) -> Decoder:
         stored = batch.window(batch.offsets + (0 if skip else sizes), 4).view("<u4").reshape(-1)
         offsets = batch.offsets + skip
         # Before anything is decoded, as damaged streams may make decoders read and write out of bounds.
-        verify(
-            context,
-            name,
-            kind,
-            np.arange(len(batch)),
-            (context.device.address(batch.staging_buffer) + offsets, sizes),
-            stored,
-        )
+        ranges = context.device.address(batch.staging_buffer) + offsets, sizes
+        verify(context, name, kind, np.arange(len(batch)), ranges, stored)
         return replace(batch, offsets=offsets, sizes=sizes)
 
     return decode
@@ -249,15 +239,16 @@ def _checked_chunks(context: BatchContext, chunks: Chunks, kind: str, name: str,
     if nbytes < 1 or chunks.rows is None:
         raise CodecError(f"{name}: {chunks.nbytes} bytes are too few for a checksum and data", codec=name)
     column = slice(0, 4) if skip else slice(nbytes, None)
-    stored = (
-        context.device.download(context.device.xp.ascontiguousarray(chunks.rows[:, column])).reshape(-1).view("<u4")
-    )
+    columns = context.device.xp.ascontiguousarray(chunks.rows[:, column])
+    stored = context.device.download(columns).reshape(-1).view("<u4")
     ranges = (chunks.addresses + skip, np.full(len(chunks), nbytes, np.int64))
     verify(context, name, kind, np.arange(len(chunks)), ranges, stored)
     return Chunks(chunks.owner, chunks.addresses + skip, nbytes)
 
 
-def _encoder(name: str, kind: str, skip: int) -> Encoder:
+def _encoder(step: Step, kind: str, skip: int) -> Encoder:
+    name = step.spec.name
+
     def encode(context: BatchContext, batch: Chunks | Encoded) -> Encoded:
         source, nbytes = byte_ranges(batch)
         pending = queue(context, kind, source, nbytes)
@@ -267,18 +258,11 @@ def _encoder(name: str, kind: str, skip: int) -> Encoder:
         if isinstance(batch, Encoded) and not skip and batch.room >= 4:
             copy_pieces(context, [(sums, source + nbytes, four)])
             return replace(batch, sizes=nbytes + 4, room=batch.room - 4)
-        owner, places = _new_places(context, nbytes + 4)
+        owner, places = new_places(context, nbytes + 4 + ROOM)
         copy_pieces(context, [(source, places + skip, nbytes), (sums, places + (0 if skip else nbytes), four)])
         return Encoded(owner, places, nbytes + 4, ROOM)
 
     return encode
-
-
-def _new_places(context: BatchContext, sizes: Table) -> tuple[Array, Table]:
-    """Allocate device memory for encoded chunks, with room behind each. Returns: the memory, and their addresses."""
-    ends = np.cumsum(-(-(sizes + ROOM) // ALIGNMENT) * ALIGNMENT)
-    memory = context.empty(int(ends[-1]))
-    return memory, context.device.address(memory) + np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
 _CRC32C = _codec("crc32c", "end", is_suffix=True)

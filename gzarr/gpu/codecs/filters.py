@@ -8,7 +8,6 @@ is in `gzarr.gpu.codecs.floats`; everything else is done with the array module (
 Source: numcodecs, the filters of the same names; `gzarr.codecs.scale_offset`, `gzarr.codecs.cast_value`.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -19,27 +18,16 @@ from gzarr.codecs.cast_value import CastValueCodec
 from gzarr.codecs.scale_offset import ScaleOffsetCodec
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.codecs.transpose import TransposeCodec
+from gzarr.cpu.compiled.filters import quantum
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import floats
-from gzarr.gpu.codecs.batch import (
-    UNFIT,
-    BatchContext,
-    Chunks,
-    Decoder,
-    DeviceCodec,
-    Encoded,
-    Encoder,
-    Streams,
-    decoded_nbytes,
-    has_dtype,
-)
+from gzarr.gpu.codecs.batch import UNFIT, BatchContext, Chunks, DeviceCodec, decoded_nbytes, has_dtype
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, unshuffled
-from gzarr.gpu.device.protocol import Device
 
 #: Works on all chunks of a batch: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.
 Filter: TypeAlias = Callable[[BatchContext, Array], Array]
-#: Makes the filter of a step, or says why the host has to run it.
-Maker: TypeAlias = Callable[[Step], Filter | str]
+#: Makes the filter of a step in a direction, "decode" or "encode", or says why the host has to run it.
+Maker: TypeAlias = Callable[[Step, str], Filter | str]
 
 #: A pair of native dtypes: decoded, encoded.
 Dtypes: TypeAlias = tuple[np.dtype[Any], np.dtype[Any]]
@@ -50,40 +38,28 @@ DATA_TYPE = "the device cannot run it for this data type"
 CHECKED = "the host checks each number"
 
 
-def filter_codec(decoding: Maker, encoding: Maker) -> DeviceCodec:
-    """The codec of a pair of filters, one for each direction."""
+def filter_codec(make: Maker) -> DeviceCodec:
+    """The codec of a filter in both directions."""
 
-    def decoder(step: Step, device: Device) -> Decoder | str:
-        function, decoded, encoded = decoding(step), decoded_nbytes(step), step.encoded.nbytes
+    def in_direction(step: Step, direction: str) -> Any:
+        function, decoded, encoded = make(step, direction), decoded_nbytes(step), step.encoded.nbytes
         if isinstance(function, str) or decoded is None or encoded is None:
             return function if isinstance(function, str) else UNFIT
-        name = step.spec.name
+        name, nbytes = step.spec.name, decoded if direction == "decode" else encoded
 
-        def decode(context: BatchContext, batch: Streams | Chunks) -> Chunks:
-            chunks = unshuffled(context, as_chunks(context, batch, encoded, name))
-            return _expect(name, "decoded", decoded, rows_as_chunks(context, function(context, chunks.rows)))
-
-        return decode
-
-    def encoder(step: Step, device: Device) -> Encoder | str:
-        function, encoded = encoding(step), step.encoded.nbytes
-        if isinstance(function, str) or decoded_nbytes(step) is None or encoded is None:
-            return function if isinstance(function, str) else UNFIT
-        name = step.spec.name
-
-        def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
+        def run(context: BatchContext, batch: Any) -> Chunks:
+            if direction == "decode":
+                batch = unshuffled(context, as_chunks(context, batch, encoded, name))
             made = rows_as_chunks(context, function(context, as_rows(context, batch)))
-            return _expect(name, "encoded", encoded, made)
+            if made.nbytes != nbytes:
+                raise CodecError(f"{name}: expected {nbytes} {direction}d bytes, got {made.nbytes}", codec=name)
+            return made
 
-        return encode
+        return run
 
-    return DeviceCodec(decoder, encoder)
-
-
-def _expect(name: str, what: str, nbytes: int, chunks: Chunks) -> Chunks:
-    if chunks.nbytes != nbytes:
-        raise CodecError(f"{name}: expected {nbytes} {what} bytes, got {chunks.nbytes}", codec=name)
-    return chunks
+    return DeviceCodec(
+        lambda step, device: in_direction(step, "decode"), lambda step, device: in_direction(step, "encode")
+    )
 
 
 def filter_dtypes(step: Step, first: str = "dtype", second: str = "astype") -> Dtypes | None:
@@ -104,15 +80,17 @@ def filter_dtypes(step: Step, first: str = "dtype", second: str = "astype") -> D
 
 
 def _of_numbers(
-    make: Callable[[Step, np.dtype[Any], np.dtype[Any]], Filter | str], first: str = "dtype", second: str = "astype"
-) -> Maker:
-    """The maker of a filter of numcodecs from a function of its step and `filter_dtypes`."""
+    make: Callable[[Step, str, np.dtype[Any], np.dtype[Any]], Filter | str],
+    first: str = "dtype",
+    second: str = "astype",
+) -> DeviceCodec:
+    """The codec of a filter of numcodecs, made from a function of its step, a direction and `filter_dtypes`."""
 
-    def maker(step: Step) -> Filter | str:
+    def maker(step: Step, direction: str) -> Filter | str:
         dtypes = filter_dtypes(step, first, second)
-        return DATA_TYPE if dtypes is None else make(step, *dtypes)
+        return DATA_TYPE if dtypes is None else make(step, direction, *dtypes)
 
-    return maker
+    return filter_codec(maker)
 
 
 def casting(source: np.dtype[Any], target: np.dtype[Any]) -> Filter | str:
@@ -142,8 +120,10 @@ def _unchanged(context: BatchContext, rows: Array) -> Array:
     return rows
 
 
-def _encoding_bitround(step: Step) -> Filter | str:
+def _bitround(step: Step, direction: str) -> Filter | str:
     """In integers, as numcodecs does it."""
+    if direction == "decode":
+        return _unchanged
     if not isinstance(step.decoded, ArrayRepr) or step.decoded.dtype.kind != "f":
         return DATA_TYPE
     itemsize, keep = step.decoded.dtype.itemsize, step.spec.configuration()["keepbits"]
@@ -162,25 +142,17 @@ def _encoding_bitround(step: Step) -> Filter | str:
     return encode
 
 
-def _decoding_packbits(step: Step) -> Filter | str:
+def _packbits(step: Step, direction: str) -> Filter | str:
     n_bits = step.decoded.nbytes  # a bool is a byte
     if n_bits is None:
         return DATA_TYPE
+    padding = -n_bits % 8
 
     def decode(context: BatchContext, rows: Array) -> Array:
         xp = context.device.xp
         # The first byte is the number of padding bits in the last one, which the number of elements tells too.
         bits = xp.unpackbits(xp.ascontiguousarray(rows[:, 1:]).reshape(-1))
         return xp.ascontiguousarray(bits.reshape(rows.shape[0], -1)[:, :n_bits])
-
-    return decode
-
-
-def _encoding_packbits(step: Step) -> Filter | str:
-    n_bits = step.decoded.nbytes  # a bool is a byte
-    if n_bits is None:
-        return DATA_TYPE
-    padding = -n_bits % 8
 
     def encode(context: BatchContext, rows: Array) -> Array:
         xp, n = context.device.xp, rows.shape[0]
@@ -191,18 +163,14 @@ def _encoding_packbits(step: Step) -> Filter | str:
         packed[:, 1:] = xp.packbits(whole.reshape(-1)).reshape(n, -1)
         return packed
 
-    return encode
+    return decode if direction == "decode" else encode
 
 
 # -- numbers stored as another data type: astype, and the exact casts of cast_value ----------------------------------
 
 
-def _cast(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
-    return casting(decoded, encoded)
-
-
-def _uncast(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
-    return casting(encoded, decoded)
+def _astype(step: Step, direction: str, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    return casting(decoded, encoded) if direction == "encode" else casting(encoded, decoded)
 
 
 def _cast_value(step: Step, direction: str) -> Filter | str:
@@ -238,15 +206,16 @@ def _cast_value(step: Step, direction: str) -> Filter | str:
 # -- differences of neighbouring numbers, and their running sums -----------------------------------------------------
 
 
-def _decoding_delta(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
-    if decoded.kind in "iu" and encoded.kind in "iu":
-        return lambda context, rows: context.device.xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
-    return _why_not_floats(decoded, encoded) or (lambda context, rows: floats.running_sums(context, rows, decoded))
-
-
-def _encoding_delta(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+def _delta(step: Step, direction: str, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    decodes = direction == "decode"
     if decoded.kind not in "iu" or encoded.kind not in "iu":
-        return _why_not_floats(decoded, encoded) or (lambda context, rows: floats.differences(context, rows, decoded))
+        if decoded.str[1:] == "f2":
+            return floats.HALF_FLOATS
+        if decoded != encoded or decoded.kind not in "fc":
+            return "the device takes differences of integers, and of floats stored in their own type"
+        return lambda context, rows: floats.delta(context, rows, decoded, decodes=decodes)
+    if decodes:
+        return lambda context, rows: context.device.xp.cumsum(rows.view(encoded), axis=1, dtype=decoded).view(np.uint8)
     if not np.can_cast(decoded, encoded, "safe"):
         return "the host refuses a first number that is out of range"
 
@@ -261,52 +230,31 @@ def _encoding_delta(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) 
     return encode
 
 
-def _why_not_floats(decoded: np.dtype[Any], encoded: np.dtype[Any]) -> str:
-    """Why the host runs a delta of floats; empty if the device does."""
-    if decoded.str[1:] == "f2":
-        return floats.HALF_FLOATS
-    if decoded != encoded or decoded.kind not in "fc":
-        return "the device takes differences of integers, and of floats stored in their own type"
-    return ""
-
-
 # -- floats that are scaled and rounded ------------------------------------------------------------------------------
 
 
-def _decoding_fixed(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+def _fixed(step: Step, direction: str, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
     if "b" in (decoded.kind, encoded.kind):
         return DATA_TYPE
-    config = step.spec.configuration()
-    work = encoded if encoded.kind in "fc" else np.dtype(np.float64)
-    return calculated((encoded, work), decoded, ("divide", config["scale"]), ("add", config["offset"]))
-
-
-def _encoding_fixed(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
-    if "b" in (decoded.kind, encoded.kind):
-        return DATA_TYPE
-    config = step.spec.configuration()
+    offset, scale = (step.spec.configuration()[name] for name in ("offset", "scale"))
+    if direction == "decode":
+        work = encoded if encoded.kind in "fc" else np.dtype(np.float64)
+        return calculated((encoded, work), decoded, ("divide", scale), ("add", offset))
     if decoded.kind in "iu":
         return "integers are scaled on the host"
-    steps = ("subtract", config["offset"]), ("multiply", config["scale"]), ("rint", None)
-    return calculated((decoded, decoded), encoded, *steps)
+    return calculated((decoded, decoded), encoded, ("subtract", offset), ("multiply", scale), ("rint", None))
 
 
-def _encoding_quantize(step: Step, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+def _quantize(step: Step, direction: str, decoded: np.dtype[Any], encoded: np.dtype[Any]) -> Filter | str:
+    if direction == "decode":
+        return casting(encoded, decoded)
     if decoded.kind != "f":
         return DATA_TYPE
-    scale = _quantum(step.spec.configuration()["digits"])
+    scale = quantum(step.spec.configuration()["digits"])
     return calculated((decoded, decoded), encoded, ("multiply", scale), ("rint", None), ("divide", scale))
 
 
-def _quantum(digits: int) -> float:
-    """The power of two by which numcodecs multiplies to keep a number of decimal digits."""
-    exponent = math.log10(10.0**-digits)
-    exponent = math.floor(exponent) if exponent < 0 else math.ceil(exponent)
-    return float(2.0 ** math.ceil(math.log2(10.0**-exponent)))
-
-
-def _scale_offset(step: Step, *operations: tuple[str, str]) -> Filter | str:
-    """Arithmetic on floats. operations: each with the field that holds its operand."""
+def _scale_offset(step: Step, direction: str) -> Filter | str:
     spec = step.spec
     if not isinstance(spec, ScaleOffsetCodec) or not isinstance(step.decoded, ArrayRepr):
         return DATA_TYPE
@@ -315,8 +263,11 @@ def _scale_offset(step: Step, *operations: tuple[str, str]) -> Filter | str:
     native = step.decoded.dtype.newbyteorder("=")
     if native.kind != "f":
         return CHECKED
-    operands = dict(zip(("offset", "scale"), spec.scalars(native), strict=True))
-    return calculated((native, native), native, *((name, operands[field]) for name, field in operations))
+    offset, scale = spec.scalars(native)
+    steps = ("divide", scale), ("add", offset)
+    if direction == "encode":
+        steps = ("subtract", offset), ("multiply", scale)
+    return calculated((native, native), native, *steps)
 
 
 # -- transposes behind other filters; the placement and gathering kernels do those at the beginning of a chain -------
@@ -339,24 +290,14 @@ def _transpose(step: Step, direction: str) -> Filter | str:
     return run
 
 
-def _either_way(make: Callable[[Step, str], Filter | str]) -> DeviceCodec:
-    """The codec of a filter whose directions are alike: make(step, "decode" or "encode")."""
-    return filter_codec(lambda step: make(step, "decode"), lambda step: make(step, "encode"))
-
-
 CODECS = {
-    "cast_value": _either_way(_cast_value),
-    "numcodecs.astype": filter_codec(
-        _of_numbers(_uncast, "decode_dtype", "encode_dtype"), _of_numbers(_cast, "decode_dtype", "encode_dtype")
-    ),
-    "numcodecs.bitround": filter_codec(lambda step: _unchanged, _encoding_bitround),
-    "numcodecs.delta": filter_codec(_of_numbers(_decoding_delta), _of_numbers(_encoding_delta)),
-    "numcodecs.fixedscaleoffset": filter_codec(_of_numbers(_decoding_fixed), _of_numbers(_encoding_fixed)),
-    "numcodecs.packbits": filter_codec(_decoding_packbits, _encoding_packbits),
-    "numcodecs.quantize": filter_codec(_of_numbers(_uncast), _of_numbers(_encoding_quantize)),
-    "scale_offset": filter_codec(
-        lambda step: _scale_offset(step, ("divide", "scale"), ("add", "offset")),
-        lambda step: _scale_offset(step, ("subtract", "offset"), ("multiply", "scale")),
-    ),
-    "transpose": _either_way(_transpose),
+    "cast_value": filter_codec(_cast_value),
+    "numcodecs.astype": _of_numbers(_astype, "decode_dtype", "encode_dtype"),
+    "numcodecs.bitround": filter_codec(_bitround),
+    "numcodecs.delta": _of_numbers(_delta),
+    "numcodecs.fixedscaleoffset": _of_numbers(_fixed),
+    "numcodecs.packbits": filter_codec(_packbits),
+    "numcodecs.quantize": _of_numbers(_quantize),
+    "scale_offset": filter_codec(_scale_offset),
+    "transpose": filter_codec(_transpose),
 }

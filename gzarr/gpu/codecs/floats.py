@@ -96,19 +96,22 @@ def steps_of(work: np.dtype[Any], *steps: tuple[str, Any]) -> Steps | None:
     return tuple(operations)
 
 
-def running_sums(context: BatchContext, rows: Array, dtype: np.dtype[Any]) -> Array:
-    """Cumulative sums of each row of floats or complex numbers, added one after the other."""
-    made, (n, n_floats, itemsize, parts, places) = _for_rows(context, rows, dtype)
-    later = keeps_later_nan(dtype, min(n_floats // parts, 3))
-    args = (n, n_floats, itemsize, parts, own_nan(itemsize), later, *places)
-    context.device.launch("running_sums", n * parts, args)
-    return made
+def delta(context: BatchContext, rows: Array, dtype: np.dtype[Any], *, decodes: bool) -> Array:
+    """The first number of each row of floats or complex numbers, then the difference of each to the one before it.
 
-
-def differences(context: BatchContext, rows: Array, dtype: np.dtype[Any]) -> Array:
-    """The first number of each row of floats or complex numbers, then the difference of each to the one before it."""
-    made, (n, n_floats, itemsize, parts, places) = _for_rows(context, rows, dtype)
-    context.device.launch("differences", n * n_floats, (n, n_floats, itemsize, parts, own_nan(itemsize), *places))
+    decodes: the reverse: cumulative sums of each row, added one after the other.
+    """
+    n, nbytes = rows.shape
+    itemsize = _part(dtype).itemsize
+    n_floats, parts = nbytes // itemsize, dtype.itemsize // itemsize
+    made, _ = new_rows(context, n, nbytes)
+    head = n, n_floats, itemsize, parts, own_nan(itemsize)
+    places = context.device.address(rows), context.device.address(made)
+    if decodes:
+        later = keeps_later_nan(dtype, min(n_floats // parts, 3))
+        context.device.launch("running_sums", n * parts, (*head, later, *places))
+    else:
+        context.device.launch("differences", n * n_floats, (*head, *places))
     return made
 
 
@@ -199,12 +202,3 @@ def _launch(
     places = context.device.address(rows), context.device.address(made)
     context.device.launch("calculate", n * per_row, (*head, *flat, own_nan(work.itemsize), spread, *places))
     return made
-
-
-def _for_rows(context: BatchContext, rows: Array, dtype: np.dtype[Any]) -> tuple[Array, tuple[int, int, int, int, Any]]:
-    """Allocate rows like the given ones. Returns: these, and (rows, floats of a row, their size, parts, addresses)."""
-    n, nbytes = rows.shape
-    itemsize = _part(dtype).itemsize
-    made, _ = new_rows(context, n, nbytes)
-    places = context.device.address(rows), context.device.address(made)
-    return made, (n, nbytes // itemsize, itemsize, dtype.itemsize // itemsize, places)

@@ -18,7 +18,7 @@ from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Str
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, unit_starts
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums, unit_starts
 from gzarr.gpu.kernels.parts import (
     BLOCK_UNITS,
     SHUFFLED,
@@ -65,6 +65,16 @@ def new_rows(context: BatchContext, n: int, nbytes: int) -> tuple[Array, Table]:
     """Allocate device memory for n chunks. Returns: a uint8 array (n, nbytes), and the address of every row."""
     rows = context.empty(n * nbytes).reshape(n, nbytes)
     return rows, _row_addresses(context, rows)
+
+
+def new_places(context: BatchContext, sizes: Table, spare: int = 0) -> tuple[Array, Table]:
+    """Allocate device memory for pieces of any sizes. Returns: the memory, and the address of each, which is aligned.
+
+    spare: bytes behind the last piece, which decoders may read.
+    """
+    starts = prefix_sums(-(-sizes // ALIGNMENT) * ALIGNMENT)
+    memory = context.empty(int(starts[-1]) + spare)
+    return memory, context.device.address(memory) + starts[:-1]
 
 
 def rows_as_chunks(context: BatchContext, rows: Array) -> Chunks:
@@ -205,10 +215,8 @@ def aligned(context: BatchContext, source: Table, nbytes: Table, alignment: int)
     odd = source % alignment != 0
     if not odd.any():
         return source
-    ends = np.cumsum(-(-nbytes[odd] // ALIGNMENT) * ALIGNMENT)
-    moved = context.empty(int(ends[-1]) + ALIGNMENT)
-    places = context.device.address(moved) + np.concatenate([[0], ends[:-1]])
-    copy_streams(context, source[odd], places.astype(np.int64), nbytes[odd])
+    _, places = new_places(context, nbytes[odd], ALIGNMENT)
+    copy_streams(context, source[odd], places, nbytes[odd])
     source = source.copy()
     source[odd] = places
     return source

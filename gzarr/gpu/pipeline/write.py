@@ -25,9 +25,9 @@ from gzarr.backend import Array
 from gzarr.codecs.spec import ArrayRepr, fill_of
 from gzarr.cpu.backend import as_numpy
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, swap_unit
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
-from gzarr.gpu.codecs.transfers import copy_streams, new_rows, reversed_units
+from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams, new_places, new_rows, reversed_units
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import row_threads
@@ -190,10 +190,7 @@ def encode_batch(
     old: the old contents of each. values: what gives the new values, and the range of its chunks that these are.
     Raises: CodecError with the index of the chunk, OverLimitError.
     """
-    decoding, encoding = (
-        BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot),
-        BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot),
-    )
+    decoding, encoding = (BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot) for _ in range(2))
     present = [i for i, buffer in enumerate(old) if buffer is not None]
     written: Any = np.arange(len(old))
     rows = copies = memory = None
@@ -297,14 +294,13 @@ def _chunks(context: BatchContext, rows: Array, which: NDArray[np.int64]) -> Chu
 
 def _downloaded(context: BatchContext, batch: Chunks | Encoded) -> tuple[NDArray[np.uint8], Table, Table]:
     """Download encoded chunks in one copy. Returns: pinned memory, and where in it each begins and how long it is."""
-    sizes = batch.sizes if isinstance(batch, Encoded) else np.full(len(batch), batch.nbytes, np.int64)
+    _, sizes = byte_ranges(batch)
     if isinstance(batch, Chunks) and batch.rows is not None:
         staging_buffer, starts = batch.rows.reshape(-1), np.arange(len(batch), dtype=np.int64) * batch.nbytes
     else:
-        ends = np.cumsum(-(-sizes // ALIGNMENT) * ALIGNMENT)
-        starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-        staging_buffer = context.empty(int(ends[-1]))
-        copy_streams(context, batch.addresses, context.device.address(staging_buffer) + starts, sizes)
+        staging_buffer, places = new_places(context, sizes)
+        starts = places - context.device.address(staging_buffer)
+        copy_streams(context, batch.addresses, places, sizes)
     return context.device.download(staging_buffer, context.result(staging_buffer.nbytes)), starts, sizes
 
 

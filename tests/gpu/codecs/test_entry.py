@@ -51,7 +51,7 @@ def on_cpu(step: Step) -> Codec:
 # -- what gpu/codecs/mask.py would hold --------------------------------------------------------------------------
 
 
-def flipping(step: Step) -> Filter | str:
+def flipping(step: Step, direction: str) -> Filter | str:
     if not isinstance(step.decoded, ArrayRepr) or step.decoded.dtype.kind not in "iu":
         return "masks are for integers"
     dtype, mask = step.decoded.dtype.newbyteorder("="), step.spec.configuration()["mask"]
@@ -62,7 +62,7 @@ def flipping(step: Step) -> Filter | str:
     return run
 
 
-ON_DEVICE = filter_codec(flipping, flipping)
+ON_DEVICE = filter_codec(flipping)
 
 
 @pytest.fixture

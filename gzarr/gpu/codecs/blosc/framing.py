@@ -21,13 +21,23 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, decoded_nbytes
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, decoded_nbytes
 from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.envelopes import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
-from gzarr.gpu.codecs.transfers import ROOM, Piece, Slots, compress, copy_pieces, new_slots, shuffled, upload_tables
+from gzarr.gpu.codecs.transfers import (
+    ROOM,
+    Piece,
+    Slots,
+    compress,
+    copy_pieces,
+    new_places,
+    new_slots,
+    shuffled,
+    upload_tables,
+)
 from gzarr.gpu.device.nvcomp_tables import CODECS
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
 
 #: Compressor -> (blosc's number for it, the device's encoder).
 _COMPRESSORS = {
@@ -230,9 +240,7 @@ def _assemble(context: BatchContext, frame: Frame, plain: Chunks, streams: _Stre
     cbytes = tables + lengths.sum(axis=1)
     stored = (cbytes >= whole) | (frame.encoder == "")
     cbytes[stored] = whole
-    places = prefix_sums(-(-(cbytes + ROOM) // ALIGNMENT) * ALIGNMENT)
-    memory = context.empty(int(places[-1]))
-    addresses = context.device.address(memory) + places[:-1]
+    memory, addresses = new_places(context, cbytes + ROOM)
     heads = _heads(frame, cbytes, stored, starts)
     (at,) = upload_tables(context, heads)
     head_sizes = np.where(stored, parsing.HEADER_NBYTES, tables)
