@@ -20,7 +20,7 @@ from gzarr.copying.planning import TransferKeywords, format_of
 from gzarr.copying.report import TransferReport
 from gzarr.copying.sources import Source, SourceTree
 from gzarr.copying.transfer import destination, transfer
-from gzarr.errors import CopyError
+from gzarr.errors import CopyError, MetadataError
 from gzarr.hierarchy.group import Group
 from gzarr.images.image import Image, open_image
 from gzarr.images.image_data import read_image
@@ -237,6 +237,9 @@ def copy_image(
     """
     source = open_image(group)
     images = {"": source, **{f"labels/{name}": label for name, label in source.labels.items()}}
+    if any(one.levels[0].store is not one.group.store for one in images.values()):
+        what = "has axes in another order than OME-Zarr's: build_pyramid(image, out=...) makes an image in order"
+        raise MetadataError(f"{group.store_path} {what}")
     zarr_format = options.get("zarr_format") or group.metadata.zarr_format
     if version is not None:
         zarr_format = zarr_format_of(version)

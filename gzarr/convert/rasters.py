@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from gzarr.concurrency import new_lock
-from gzarr.convert.volumes import LazyVolume
 from gzarr.convert.writing import replacing
 from gzarr.errors import CopyError
 from gzarr.hierarchy.array import Array
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
+from gzarr.images.named_data import LazyVolume
 from gzarr.indexing.regions import Region
 from gzarr.metadata.conventions import nodata_of
 from gzarr.storage.extras import require

@@ -7,9 +7,8 @@ space, a coordinate system of OME-Zarr 0.6 keeps it.
 
 import gzip
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from gzarr.errors import CopyError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
+from gzarr.images.named_data import LazyVolume
 from gzarr.images.scenes import add_coordinate_system
 from gzarr.indexing.regions import Region
 from gzarr.storage.extras import require
@@ -30,34 +30,6 @@ _UNITS = {"mm": "millimeter", "micron": "micrometer", "meter": "meter"}
 _UNITS |= {"sec": "second", "msec": "millisecond", "usec": "microsecond"}
 #: How far distances of slices may differ, in parts of their median.
 _TOLERANCE = 1e-2
-
-
-@dataclass(frozen=True)
-class LazyVolume:
-    """Data that are read when they are sliced.
-
-    Attributes
-    ----------
-    shape, dtype
-        Of the data.
-    read : callable
-        Returns a region as an array.
-    chunks : tuple of int or None
-        What is read whole.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[Region], Any]
-    chunks: tuple[int, ...] | None = None
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    def __getitem__(self, key: Any) -> NDArray[Any]:
-        return np.asarray(self.read(key))
 
 
 def from_nifti(source: str | os.PathLike[str], dest: Any, **kwargs: Any) -> Image:

@@ -97,7 +97,8 @@ def create_image(
         Extents and data type of an image without data.
     axes : str or sequence, optional
         Names of the axes, "tczyx" or a part of it, or mappings with name, type and unit. By default the last of
-        "tczyx"; of two or three axes, "yx" and "zyx".
+        "tczyx"; of two or three axes, "yx" and "zyx". Of data, they may come in another order, such as "yxc": the image
+        is stored as "cyx", the order that OME-Zarr requires, and the data are transposed as they are read.
     scale : float, sequence or mapping, optional
         Size of a voxel: of all axes of space, of every axis, or by axis. By default 1.
     translation : float, sequence or mapping, optional

@@ -10,12 +10,13 @@ from gzarr.errors import MetadataError, SelectionError
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
-from gzarr.images.ome.axes import by_axis, names_of, spatial, unit_factor, units_by_axis
+from gzarr.images.ome.axes import by_axis, names_of, ordered, spatial, unit_factor, units_by_axis
 from gzarr.images.ome.channels import Channel
 from gzarr.images.ome.documents import Multiscale, place_name, read_multiscale
 from gzarr.images.ome.faults import Notes
 from gzarr.images.region import Region, level_for, spans
 from gzarr.images.stored_levels import open_levels, scaled_by_shape
+from gzarr.storage.in_place import call
 
 if TYPE_CHECKING:
     from gzarr.backend import Backend
@@ -263,11 +264,31 @@ class ImageData:
 def read_image(group: Group, which: int | str = 0) -> tuple[Group, Multiscale, tuple[Array, ...]]:
     """Read the metadata of the image in a group, and open its levels: the fields of `ImageData`.
 
-    Raises MetadataError for the first fault that keeps it from being opened.
+    Axes that are stored in another order than that of OME-Zarr are put into it, and the image is read-only then. Raises
+    MetadataError for the first fault that keeps it from being opened.
     """
     notes = Notes(str(group.store_path))
     multiscale = read_multiscale(group, which, notes)
     arrays = tuple(level for level in open_levels(group, multiscale, notes) if level is not None)
     if multiscale.version in ("0.1", "0.2", "0.3"):
         multiscale = replace(multiscale, datasets=scaled_by_shape(multiscale.datasets, arrays))
-    return group, multiscale, arrays
+    order = ordered(multiscale.axes)
+    is_moved = order != tuple(range(len(order)))
+    return _moved(group, multiscale, arrays, order) if is_moved else (group, multiscale, arrays)
+
+
+def _moved(
+    group: Group, multiscale: Multiscale, arrays: tuple[Array, ...], order: tuple[int, ...]
+) -> tuple[Group, Multiscale, tuple[Array, ...]]:
+    """An image whose axes are in no order of OME-Zarr, such as yxc, in that order, in place and read-only."""
+    if multiscale.version == "0.6":
+        raise MetadataError(
+            f"{group.store_path}: the axes {names_of(multiscale.axes)} of an image of 0.6 must be in the order of "
+            "OME-Zarr: time, the channel or another axis, space; open its arrays, and create an image of them"
+        )
+    whole, axes = multiscale.whole, tuple([multiscale.axes[at] for at in order])
+    datasets = tuple([replace(one, **one.transformation.moved(order)._asdict()) for one in multiscale.datasets])
+    whole = None if whole is None else whole.moved(order)
+    levels = call("open_transposed", arrays, order, names_of(axes))
+    group = Group(group.store, group.path, group.metadata, group.opened_with, read_only=True)
+    return group, replace(multiscale, axes=axes, datasets=datasets, whole=whole), tuple(levels)

@@ -4,20 +4,51 @@ Coordinates are taken if they are regular, and refused otherwise: an image has a
 What a call says besides must not contradict them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.values import axis_names, stored_names
-from gzarr.images.ome.axes import ImageAxis, new_axis, unit_name, unit_type, units_by_axis
+from gzarr.images.ome.axes import ImageAxis, new_axis, ordered, unit_name, unit_type, units_by_axis
+from gzarr.indexing.regions import Region
 
 #: How far coordinates may be from regular ones, and from what a call says, in parts of a step.
 _TOLERANCE = 1e-3
 _RANKS = {"time": 0, "space": 2}
+
+
+@dataclass(frozen=True)
+class LazyVolume:
+    """Data that are read when they are sliced.
+
+    Attributes
+    ----------
+    shape, dtype
+        Of the data.
+    read : callable
+        Returns a region as an array.
+    chunks : tuple of int or None
+        What is read whole.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Callable[[Region], Any]
+    chunks: tuple[int, ...] | None = None
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        return np.asarray(self.read(key))
 
 
 class Placed(NamedTuple):
@@ -45,31 +76,55 @@ def place(given: Placed, listed: Mapping[str, Any]) -> Placed:
     """
     is_stored = isinstance(given.data, Array)
     dims = () if is_stored and given.axes is not None else _dims(given.data)
-    if not dims:
+    called, axes, order = _order(given, dims)
+    data, is_moved = given.data, order != tuple(range(len(order)))
+    if not dims and not (is_moved and len(order) == len(getattr(data, "shape", ()))):
         return given
-    axes = _axes(dims, given.axes)
-    ordered = sorted(zip(dims, axes, strict=True), key=_place)
-    order = [dim for dim, _ in ordered]
-    data = given.data
-    if order != list(dims):
-        _check_movable(given, listed, dims, order)
-        data = data.transpose(*order)
+    if is_moved:
+        _check_listed(given, listed, called, order)
+        data = _transposed(data, order)
     if getattr(data, "chunks", None) and hasattr(getattr(data, "data", None), "dask"):
         data = data.data  # which tells its blocks
     coordinates = getattr(given.data, "coords", {})
-    known = [(dim, axis, coordinates[dim]) for dim, axis in zip(dims, axes, strict=True) if dim in coordinates]
+    known = [(dim, axis, coordinates[dim]) for dim, axis in zip(called, axes, strict=True) if dim in coordinates]
     found = {a.name: _regular(dim, a, values) for dim, a, values in known if a.type in ("space", "time")}
     labels = [[str(label) for label in np.asarray(values)] for _, axis, values in known if axis.type == "channel"]
     steps = {name: one.scale for name, one in found.items()}
     starts = {name: one.translation for name, one in found.items()}
     return Placed(
         data,
-        tuple(axis for _, axis in ordered),
+        tuple([axes[at] for at in order]),
         _joined("scale", given.scale, steps, steps, axes),
         _joined("translation", given.translation, starts, steps, axes),
         _joined_units(given.units, {name: one.unit for name, one in found.items() if one.unit}, axes),
         labels[0] if labels and given.channels is None else given.channels,
     )
+
+
+def _order(given: Placed, dims: tuple[Any, ...]) -> tuple[Sequence[Any], list[ImageAxis], tuple[int, ...]]:
+    """The axes of data, by their names and as the image's, and their numbers in the order of the image."""
+    if dims:
+        axes = _axes(dims, given.axes)
+        return dims, axes, tuple(sorted(range(len(axes)), key=lambda at: _place(axes[at])))
+    axes = [new_axis(axis) for axis in given.axes] if isinstance(given.axes, Iterable) else []
+    return [axis.name for axis in axes], axes, ordered(axes)
+
+
+def _transposed(data: Any, order: Sequence[int]) -> Any:
+    """Data with their axes in another order. Nothing is read."""
+    if isinstance(data, Array):
+        data = data.lazy
+    if hasattr(data, "transpose"):
+        names = axis_names(data)
+        return data.transpose(*([names[at] for at in order] if names else order))
+    chunks = getattr(data, "chunks", None)
+    back = np.argsort(order).tolist()
+
+    def read(region: Region) -> Any:
+        return np.asarray(data[tuple([region[at] for at in back])]).transpose(order)
+
+    moved = chunks and tuple([chunks[at] for at in order])
+    return LazyVolume(tuple([data.shape[at] for at in order]), np.dtype(data.dtype), read, moved)
 
 
 def _dims(data: Any) -> tuple[Any, ...]:
@@ -99,24 +154,20 @@ def _axes(dims: tuple[Any, ...], axes: Any) -> list[ImageAxis]:
     return called
 
 
-def _place(named: tuple[Any, ImageAxis]) -> tuple[int, int]:
+def _place(axis: ImageAxis) -> tuple[int, int]:
     """Where an axis stands: time, channel or another one, z, y, x."""
-    axis = named[1]
     return _RANKS.get(axis.type or "", 1), "zyx".find(axis.name.lower()) if axis.type == "space" else 0
 
 
-def _check_movable(given: Placed, listed: Mapping[str, Any], dims: Sequence[Any], order: Sequence[Any]) -> None:
-    """Raise MetadataError if data cannot be transposed, or if it is unclear in which order a call lists something."""
-    right = ", ".join(map(repr, order))
-    if isinstance(given.data, Array):
-        raise MetadataError(
-            f"data: {given.data.store_path} has the axes {tuple(dims)}, images have ({right}): transpose it first"
-        )
+def _check_listed(given: Placed, listed: Mapping[str, Any], dims: Sequence[Any], order: Sequence[int]) -> None:
+    """Raise MetadataError if it is unclear in which order a call lists something."""
+    right = ", ".join([repr(dims[at]) for at in order])
+    call = right if axis_names(given.data) else ", ".join(map(repr, order))
     for keyword, value in {**listed, "scale": given.scale, "translation": given.translation}.items():
         if isinstance(value, (list, tuple)) or getattr(value, "ndim", None):
             raise MetadataError(
                 f"{keyword}: the data, with the axes {tuple(dims)}, are stored as ({right}), so the order of {value!r} "
-                f"is unclear; give data.transpose({right})"
+                f"is unclear; give data.transpose({call})"
             )
 
 

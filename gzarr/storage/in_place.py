@@ -20,7 +20,7 @@ _FILE = re.compile(r"\.(?:nc|nc4|cdf|h5|hdf5|he5|tif|tiff|svs|npy|fits|json|parq
 #: A folder of references in Parquet.
 _REFERENCES = re.compile(r".*?\.parq(?:uet)?(?=/|$)", re.IGNORECASE)
 _HOMES = {"commits": "icechunk", "open_icechunk": "icechunk", "open_dataset": "opening", "open_virtual": "opening"}
-_HOMES["open_levels"] = "ome_levels"
+_HOMES["open_levels"] = _HOMES["open_transposed"] = "ome_levels"
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> Any:

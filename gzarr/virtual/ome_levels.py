@@ -1,6 +1,6 @@
 """OME-Zarr's metadata for the levels of an image in another format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.api.groups import open_group
+from gzarr.api.open import open_array
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
@@ -62,29 +63,54 @@ def _axes_of(array: Array) -> str:
     return "".join(given) if len(given) == array.ndim and sorted(set(given)) == sorted(given) else usual
 
 
+def open_transposed(levels: Sequence[Array], axes: Coords, names: Sequence[str]) -> list[Array]:
+    """Arrays with their axes in another order and with names, in place.
+
+    axes: their numbers in the new order. names: in that order.
+    """
+
+    def find() -> Contents:
+        return _moved_levels(levels, axes, names, lambda _: {})
+
+    store = VirtualStore(find, str(levels[0].store_path))
+    return [open_array(store, mode="r", path=str(n), device=level.backend) for n, level in enumerate(levels)]  # type: ignore[arg-type]  # a backend is one
+
+
 def _find(attributes: Mapping[str, Any], levels: Sequence[Array], names: str) -> Contents:
     """What the image holds. Raises: MetadataError."""
-    store, objects = seen_through(levels[0].store), Objects()
+    store = seen_through(levels[0].store)
     said = store.contents.said if isinstance(store, VirtualStore) else None
     axes = tuple(sorted(range(len(names)), key=lambda at: (*"tczyx",).index(names[at]) if names[at] in "tczyx" else -1))
-    found = {}
-    described = []
+    called = levels[0].path or str(levels[0].store).rpartition("/")[2].partition(".")[0]
+
+    def attributes_of(described: Sequence[_LevelShape]) -> dict[str, Any]:
+        return image_attributes(described, said() if said else Description(), attributes, 3, called)
+
+    return _moved_levels(levels, axes, [names[axis] for axis in axes], attributes_of)
+
+
+def _moved_levels(
+    levels: Sequence[Array],
+    axes: Coords,
+    names: Sequence[str],
+    attributes_of: Callable[[Sequence[_LevelShape]], Mapping[str, Any]],
+) -> Contents:
+    """Arrays by number, with their axes in another order and with names, in a group with attributes."""
+    found, described, objects = {}, [], Objects()
     levels = list(map(with_one_chain, levels))
     for number, array in enumerate(levels):
         meta = described_in(array.metadata, 3)
         shape, grid = tuple([meta.shape[axis] for axis in axes]), tuple([meta.grid[axis] for axis in axes])
         order = tuple(np.argsort(axes).tolist())
         codecs = meta.codecs if order == tuple(range(len(order))) else (TransposeCodec(order), *meta.codecs)
-        dimension_names = tuple([names[axis] for axis in axes])
-        meta = replace(meta, shape=shape, grid=grid, codecs=codecs, dimension_names=dimension_names, attributes={})
-        described.append(_LevelShape(shape, array.dtype, dimension_names))
+        meta = replace(meta, shape=shape, grid=grid, codecs=codecs, dimension_names=tuple(names))
+        described.append(_LevelShape(shape, array.dtype, tuple(names)))
         found[f"{number}/zarr.json"] = documents(meta, "")[0][1]
-    called = levels[0].path or str(levels[0].store).rpartition("/")[2].partition(".")[0]
-    whole = image_attributes(described, said() if said else Description(), attributes, 3, called)
     tables = LazyTables(
         [str(n) for n in range(len(levels))], lambda n: _moved(chunks_of(levels[int(n)], objects), axes)
     )
-    return Contents({"zarr.json": group_document(whole), **found}, tables, objects.found, tokens=objects.tokens)
+    group = group_document(attributes_of(described))
+    return Contents({"zarr.json": group, **found}, tables, objects.found, tokens=objects.tokens)
 
 
 def _moved(chunks: Chunks, axes: Coords) -> Chunks:

@@ -146,9 +146,31 @@ def test_stored_arrays_with_names(zarr_format: int) -> None:
     )
     assert create_image(data=named, levels=0).axes == ("t", "y", "x")
     last = gzarr.create_array(data=picture(), zarr_format=zarr_format)
-    with pytest.raises(gzarr.MetadataError, match=r"has the axes \('y', 'x', 'c'\), images have .* transpose it first"):
-        create_image(data=last)
+    image = create_image(data=last, levels=0)
+    assert image.axes == ("c", "y", "x")
+    np.testing.assert_array_equal(image[0][...], PICTURE.transpose(2, 0, 1))
     assert create_image(data=last, axes="zyx").axes == ("z", "y", "x")
+
+
+class Frames:
+    """Data that can be sliced and no more, as those of a camera's file."""
+
+    shape, dtype, chunks = PICTURE.shape, PICTURE.dtype, (3, 8, 3)
+
+    def __getitem__(self, region: Any) -> Any:
+        return PICTURE[region]
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, np.ndarray.tolist, lambda data: gzarr.array(data, chunks=(4, 4, 3)), lambda _: Frames()]
+)
+def test_channels_that_a_call_names_last(make: Any) -> None:
+    image = create_image(data=make(PICTURE), axes="yxc", scale={"y": 0.5}, channels=["R", "G", "B"], levels=1)
+    assert (image.axes, image.scale()) == (("c", "y", "x"), {"c": 1, "y": 0.5, "x": 1})
+    np.testing.assert_array_equal(image[0][...], PICTURE.transpose(2, 0, 1))
+    assert gzarr.images.validate(image.group).ok
+    with pytest.raises(gzarr.MetadataError, match=r"chunks: .* \('c', 'y', 'x'\), .* give data.transpose\(2, 0, 1\)"):
+        create_image(data=make(PICTURE), axes="yxc", chunks=(1, 4, 4))
 
 
 def test_labels_and_frames_go_to_the_axes_of_their_names() -> None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from gzarr.errors import MetadataError
-from gzarr.images.ome.faults import Notes, short
+from gzarr.images.ome.faults import Notes, raise_any, short
 
 _PREFIXES = ("yocto zepto atto femto pico nano micro milli", "kilo mega giga tera peta exa zetta yotta")
 _POWERS = {
@@ -169,7 +169,7 @@ def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tup
     if len(made) != ndim:
         raise MetadataError(f"axes: {ndim} are needed, one for each of the data's, got {axes!r}")
     made = with_units(made, units)
-    check_axes(made, Notes("new image"), "axes")
+    check_axes(made, Notes("new image", raise_any), "axes")
     return made
 
 
@@ -290,12 +290,16 @@ def check_axes(axes: Sequence[ImageAxis], notes: Notes, place: str) -> None:
             notes.fatal(
                 place, f"one axis may have the type {kind!r}, or one of its own, got {found}", "correct the types"
             )
-    ranks = [_RANKS.get(axis.type or "", 1) for axis in axes]
-    if ranks != sorted(ranks):
+    order = ordered(axes)
+    if order != tuple(range(len(axes))):
         what = f"time must come first, then the channel or another axis, then space; got {names}"
-        order = sorted(range(len(names)), key=ranks.__getitem__)
         listed = [names[number] for number in order]
-        notes.fatal(place, what, f"transpose the data, by data.transpose{tuple(order)}, and list the axes as {listed}")
+        notes.error(place, what, f"transpose the data, by data.transpose{order}, and list the axes as {listed}")
+
+
+def ordered(axes: Sequence[ImageAxis]) -> tuple[int, ...]:
+    """Numbers of the axes in the order of OME-Zarr: time, the channel or another one, space."""
+    return tuple(sorted(range(len(axes)), key=lambda at: _RANKS.get(axes[at].type or "", 1)))
 
 
 def names_of(axes: Iterable[ImageAxis]) -> tuple[str, ...]:

@@ -57,6 +57,11 @@ def raise_fatal(fault: Fault) -> None:
         raise MetadataError(str(fault))
 
 
+def raise_any(fault: Fault) -> None:
+    """Raise MetadataError for a fault of an image that is being made."""
+    raise MetadataError(str(fault))
+
+
 @dataclass(frozen=True, slots=True)
 class Notes:
     """Where faults of one group or array go.

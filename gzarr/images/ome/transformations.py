@@ -4,7 +4,7 @@ Source: OME-Zarr 0.4 and 0.5, "coordinateTransformations" metadata.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from gzarr.images.ome.axes import ImageAxis, names_of
@@ -26,6 +26,10 @@ class Transformation(NamedTuple):
         scale = tuple(a * b for a, b in zip(self.scale, other.scale, strict=True))
         moved = zip(self.translation, other.scale, other.translation, strict=True)
         return Transformation(scale, tuple(t * s + u for t, s, u in moved))
+
+    def moved(self, order: Sequence[int]) -> "Transformation":
+        """Return it for axes in another order, given their numbers."""
+        return Transformation(tuple([self.scale[at] for at in order]), tuple([self.translation[at] for at in order]))
 
     def to_json(self) -> list[dict[str, Any]]:
         """As OME-Zarr has it, without a translation by nothing."""

@@ -112,7 +112,6 @@ def scaled(*values: Any) -> dict[str, Any]:
         ({"datasets": level()["datasets"] * 2}, "datasets[1].path", "'0' is there twice"),
         ({"axes": None}, "axes", "must be a list of axes"),
         ({"axes": [AXES[0], AXES[0]]}, "axes", "'y' is there more than once"),
-        ({"axes": [*AXES, {"name": "c", "type": "channel"}]}, "axes", "then space"),
         ({"axes": [{"name": "t", "type": "time"}, {"name": "c", "type": "channel"}]}, "axes", "of type 'space'"),
         ({"axes": [AXES[0], {"type": "space"}]}, "axes[1].name", "must be a text"),
         ({"axes": [AXES[0], {"name": "x", "type": 1}]}, "axes[1].type", "must be a text"),

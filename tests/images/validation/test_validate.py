@@ -113,7 +113,7 @@ PLANTED: dict[str, tuple[Callable[[Ome], Any], str, str, str]] = {
         "datasets[1].coordinateTransformations",
         "translation of axis 'x' moves the level by 9",
     ),
-    "axes unordered": (axes("y", "x", "c"), "fatal", "axes", "then the channel or another axis, then space"),
+    "axes unordered": (axes("y", "x", "c"), "error", "axes", "then the channel or another axis, then space"),
     "too few axes": (axes("y", "x"), "fatal", "datasets[0]", "the shape (2, 16, 21), of 3 axes"),
     "level missing": (
         lambda ome: ome["multiscales"][0]["datasets"][2].update(path="7"),
