@@ -1,6 +1,6 @@
-"""What loaders do beside batches of one array: a cache on disk, images of unequal shape, sparse rows.
+"""What loaders do beside batches of one array: a cache on disk, unequal images, sparse rows, windows of weather.
 
-    python -m benchmarks.loader.more [--small] [--only cache|images|sparse] [--cache FOLDER]
+    python -m benchmarks.loader.more [--small] [--only cache|images|sparse|weather] [--cache FOLDER]
 
 Contestants take turns; medians of epochs count. The first sample of a batch is compared with what was written.
 
@@ -9,6 +9,7 @@ Contestants take turns; medians of epochs count. The first sample of a batch is 
   and by insitubatch's cache.
 - **images**: 1,000 pictures of unequal shape in arrays of their own, random crops, shuffled.
 - **sparse**: rows of a CSR matrix as AnnData stores it, shuffled in blocks (annbatch's own case).
+- **weather**: windows of 4 steps of all variables of a group as ERA5's in WeatherBench2, shuffled (beluga's own case).
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -279,11 +282,46 @@ def measure_sparse(folder: Path, n: int) -> None:
     race({"gzarr": of_gzarr, "annbatch": of_annbatch})
 
 
+def measure_weather(folder: Path, grid: tuple[int, int]) -> None:
+    """Windows of all variables of a group, shuffled, on a file system."""
+    import beluga
+
+    frames, size, n = 4, 4, 200
+    beluga.write_wb2_fixture(str(folder), "era5.zarr", "era5", *grid, n_time=n)
+    reader = beluga.open_zarr_group(str(folder), "era5.zarr")
+    group = gzarr.open_group(folder / "era5.zarr", "r")
+    arrays = {name: array for name, array in group.arrays() if array.ndim > 2 and len(array) == n}
+    n_levels = sum(prod(array.shape[1:-2]) for array in arrays.values())
+    loaders = {
+        f"gzarr, memory for {share}": gzarr.Loader(
+            arrays, size, window=gzarr.Window(frames), shuffle=True, memory=share
+        )
+        for share in ("25 %", "75 %")
+    }
+
+    def of_gzarr(loader: gzarr.Loader, is_checked: bool) -> int:
+        for step, batch in enumerate(loader):
+            if is_checked:
+                (start, *_), *_ = loader.batch_starts(step)
+                window = next(iter(arrays.values()))[start : start + frames]
+                np.testing.assert_array_equal(next(iter(batch.values()))[0], window)
+        return len(loader) * size
+
+    def of_beluga(is_checked: bool) -> int:
+        starts = np.random.default_rng(1).permutation(n - frames + 1).tolist()
+        for batch in zip(*[map(np.from_dlpack, reader.stream(starts, frames=frames))] * size, strict=False):
+            assert not is_checked or batch[0].shape[:2] == (frames, n_levels)
+            np.stack(batch)
+        return len(starts) // size * size
+
+    race({name: partial(of_gzarr, loader) for name, loader in loaders.items()} | {"beluga": of_beluga})
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loader.more", description=__doc__)
     parser.add_argument("--small", action="store_true", help="tiny arrays: tests the harness, measures nothing")
-    parser.add_argument("--only", choices=["cache", "images", "sparse"], help="one part")
+    parser.add_argument("--only", choices=["cache", "images", "sparse", "weather"], help="one part")
     parser.add_argument("--cache", type=Path, default=ROOT / ".bench-cache", help="folder of the data")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -296,6 +334,7 @@ def main() -> None:
         ),
         "images": lambda folder: measure_images(folder, 100 if options.small else 1000),
         "sparse": lambda folder: measure_sparse(folder, 3000 if options.small else 50_000),
+        "weather": lambda folder: measure_weather(folder, (9, 18) if options.small else (90, 180)),
     }
     for name, measure in parts.items():
         if options.only in (None, name):
