@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -13,7 +14,17 @@ import pytest
 import gzarr
 
 PACKAGE = Path(__file__).parents[1] / "gzarr"
-parsed = cache(ast.parse)  # several tests look at all modules
+
+
+@cache  # several tests look at all modules
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(source)))
+
+
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module's syntax tree."""
+    return nodes_of(path.read_text("utf-8"))
+
 
 #: Lowest first. An import goes to a lower floor, or sideways inside a folder. "__init__" is the package itself.
 FLOORS = (
@@ -75,9 +86,9 @@ ACROSS = {
 }
 
 
-def imported_names(tree: ast.AST) -> Iterator[str]:
+def imported_names(path: Path) -> Iterator[str]:
     """Every dotted name that a module imports, at its top or inside functions, also through importlib."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
@@ -96,9 +107,9 @@ def part_of(module: str) -> str:
     return [*module.split("."), "__init__"][1]
 
 
-def compares_format(tree: ast.AST) -> bool:
+def compares_format(path: Path) -> bool:
     """Whether a module asks which format it deals with."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         sides += [node.subject] if isinstance(node, ast.Match) else []
         if any(getattr(side, "attr", getattr(side, "id", "")) == "zarr_format" for side in sides):
@@ -108,18 +119,18 @@ def compares_format(tree: ast.AST) -> bool:
 
 def find_violations(package: Path) -> list[str]:
     """All that is wrong with a package, as sentences."""
-    trees = {}
+    paths = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package.parent).with_suffix("").parts
-        trees[".".join(parts).removesuffix(".__init__")] = parsed(path.read_text("utf-8"))
+        paths[".".join(parts).removesuffix(".__init__")] = path
     found, graph = [], {}
-    for module, tree in trees.items():
+    for module, path in paths.items():
         part = part_of(module)
         if part not in FLOOR_OF:
             found.append(f"{module} stands on no floor: add it to the table")
             continue
-        names = list(imported_names(tree))
-        targets = {resolve(name, trees) for name in names if name.split(".")[0] == "gzarr"}
+        names = list(imported_names(path))
+        targets = {resolve(name, paths) for name in names if name.split(".")[0] == "gzarr"}
         graph[module] = targets
         found += [f"{module} imports {name}: write absolute imports" for name in names if name.startswith(".")]
         for target in sorted(targets):
@@ -132,7 +143,7 @@ def find_violations(package: Path) -> list[str]:
                 found.append(f"{module} names {target}: the core is handed a backend")
         if part != "gpu":
             found += [f"{module} imports {name}" for name in names if name.split(".")[0] in GPU_LIBRARIES]
-        if part not in KNOWS_FORMATS and compares_format(tree):
+        if part not in KNOWS_FORMATS and compares_format(path):
             found.append(f"{module} compares zarr_format: only {sorted(KNOWS_FORMATS)} may")
     try:
         TopologicalSorter(graph).prepare()
@@ -141,7 +152,7 @@ def find_violations(package: Path) -> list[str]:
     return found
 
 
-def resolve(name: str, modules: dict[str, ast.Module]) -> str:
+def resolve(name: str, modules: dict[str, Path]) -> str:
     """The module that an imported name lies in: ``gzarr.errors.GzarrError`` -> ``gzarr.errors``."""
     if part_of(name) in FLOOR_OF and not any(part_of(module) == part_of(name) for module in modules):
         return f"gzarr.{part_of(name)}"  # a part that may be there one day, such as gzarr.gpu
@@ -188,7 +199,7 @@ def test_rooms_that_may_leave_see_the_core_through_a_seam() -> None:
     public = {f"{module}.{name}" for name, module in gzarr._HOMES.items()}
     used, names = set(), set()
     for path in (path for room in APART for path in (PACKAGE / room).rglob("*.py")):
-        for name in imported_names(parsed(path.read_text("utf-8"))):
+        for name in imported_names(path):
             module, _, last = name.rpartition(".")
             own = part_of(name) in APART | BESIDE or not name.startswith("gzarr.")
             if not own and name not in public and not (module in PUBLIC and last in dir(import_module(module))):
@@ -196,6 +207,20 @@ def test_rooms_that_may_leave_see_the_core_through_a_seam() -> None:
                 names.add(name)
     assert used == {f"{room}.{name}".rstrip(".") for room, modules in SEAM.items() for name in modules.split()}
     assert len(names) <= MAX_SEAM, sorted(names)
+
+
+#: How many names classes of several modules share, underscores before them aside. It only becomes smaller.
+MAX_SHARED_NAMES = 15
+
+
+def test_class_names_that_mean_several_things_stay_few() -> None:
+    modules = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name.lstrip("_")].add(str(path.relative_to(PACKAGE)))
+    shared = {name: sorted(where) for name, where in modules.items() if len(where) > 1}
+    assert len(shared) <= MAX_SHARED_NAMES, f"{len(shared)} names: give the new class another one\n{shared}"
 
 
 def test_every_floor_is_named_once() -> None:
@@ -206,9 +231,7 @@ def test_nothing_looks_at_the_order_of_base_classes() -> None:
     """Stores say by objects what they can do (`gzarr.storage.base.Store`)."""
     names = {"__mro__", "mro", "getmro"}
     looks = [
-        path.name
-        for path in PACKAGE.rglob("*.py")
-        if any(getattr(node, "attr", "") in names for node in ast.walk(parsed(path.read_text("utf-8"))))
+        path.name for path in PACKAGE.rglob("*.py") if any(getattr(node, "attr", "") in names for node in nodes(path))
     ]
     assert looks == []
 
@@ -237,7 +260,7 @@ def test_locks_and_threads_come_from_one_module() -> None:
     modules = {"threading", "_thread", "queue", "concurrent.futures", "os"}
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(parsed(path.read_text("utf-8"))):
+        for node in nodes(path):
             match node:
                 case ast.ImportFrom(module=module, names=aliases) if module in modules:
                     used = {alias.name for alias in aliases}
@@ -303,7 +326,7 @@ def test_no_more_functions_are_long() -> None:
     long = {
         (path.relative_to(PACKAGE).with_suffix("").as_posix(), node.name)
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(parsed(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, kinds) and length_of(node) > 40
     }
     assert long <= set(LONG_FUNCTIONS.items()), "functions of more than 40 lines"

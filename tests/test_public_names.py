@@ -1,11 +1,8 @@
-"""Names: what ``dir`` and ``import *`` show of ``gzarr.*``, and classes that are told apart by theirs."""
+"""Names: what ``dir`` and ``import *`` show of ``gzarr.*``."""
 
-import ast
 import subprocess
 import sys
 import types
-from collections import defaultdict
-from pathlib import Path
 
 import numcodecs
 import pytest
@@ -16,8 +13,6 @@ MODULES = {"codecs", "convert", "errors", "storage"}
 #: Modules that a program which opens arrays need not pay for.
 HEAVY = {"asyncio", "difflib", "fsspec", "html", "hashlib", "tracemalloc", "zarr", "cupy", "PIL", "ml_dtypes"}
 HEAVY |= {"tensorstore", "kvikio", "torch", "dask"}
-#: How many names classes of several modules share, underscores before them aside. It only becomes smaller.
-MAX_SHARED_NAMES = 15
 
 
 def test_dir_shows_public_names_only():
@@ -66,14 +61,3 @@ def test_dir_of_a_module_shows_its_public_names_only(module):
     assert set(getattr(module, "__all__", ())) <= set(dir(module))
     assert not {"annotations", "Any", "os", "re"} & set(dir(module))
     assert not [name for name in dir(module) if name.startswith("_")]
-
-
-def test_class_names_that_mean_several_things_stay_few():
-    modules = defaultdict(set)
-    package = Path(gzarr.__file__).parent
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                modules[node.name.lstrip("_")].add(str(path.relative_to(package)))
-    shared = {name: sorted(where) for name, where in modules.items() if len(where) > 1}
-    assert len(shared) <= MAX_SHARED_NAMES, f"{len(shared)} names: give the new class another one\n{shared}"

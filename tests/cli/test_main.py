@@ -135,15 +135,13 @@ def test_misuse_exits_with_2(args: list[str], capsys: pytest.CaptureFixture[str]
     assert "Usage: gzarr" in "".join(capsys.readouterr())
 
 
-def test_python_m_gzarr_is_the_command(data: Path, tmp_path: Path) -> None:
-    good, bad = run("tree", str(data)), run("tree", str(tmp_path / "missing.zarr"))
-    assert (good.returncode, good.stderr) == (0, "")
-    assert "bar (10, 20) int32" in good.stdout
-    assert bad.returncode == 1
-    assert "Traceback" not in bad.stderr
+def test_python_m_gzarr_is_the_command(data: Path) -> None:
+    done = run("tree", str(data))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "bar (10, 20) int32" in done.stdout
 
 
-@pytest.mark.parametrize("args", [["tree"], ["--help"], ["copy", "--help"]])
+@pytest.mark.parametrize("args", [["tree"], ["copy", "--help"]])
 def test_a_reader_that_leaves_early_sees_no_traceback(args: list[str], data: Path) -> None:
     command = [sys.executable, "-m", "gzarr", *args, *([str(data)] if args == ["tree"] else [])]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -179,8 +177,8 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on(data: Path, tmp_path: Path) -
     assert re.fullmatch(
         r"gzarr: interrupted: the copy to .*copy\.zarr stopped at .* --resume, or delete .*\n", stopped.stderr
     )
-    assert run("tree", str(tmp_path / "copy.zarr" / "foo" / "bar")).returncode == 1
-    assert run(*arguments, "--resume").returncode == 0
+    assert main(["tree", str(tmp_path / "copy.zarr" / "foo" / "bar")]) == 1
+    assert main([*arguments, "--resume"]) == 0
     copy = gzarr.open_array(tmp_path / "copy.zarr" / "foo" / "bar", "r")
     assert np.array_equal(copy[...], np.ones((10, 20)))
 

@@ -65,13 +65,13 @@ def values_of(name: str) -> np.ndarray:
         edges += [3.4028235e38, 3.4028236e38, 2.0**128, 2.0**31, 2.0**63, 2.0**64, -(2.0**63), 1e-46, 6e-8, 2.9e-8]
         edges += [1 + 2**-24, 1 + 2**-11, 1 + 3 * 2**-11, -(1 + 2**-24), 1e300, -1e300, 0.49999999999999994]
         with np.errstate(all="ignore"):
-            spread = rng.normal(size=60) * 10.0 ** rng.integers(-8, 22, 60)
+            spread = rng.normal(size=20) * 10.0 ** rng.integers(-8, 22, 20)
             values = np.concatenate([edges, spread]).astype(dtype)
         return values[np.isfinite(values)]
     info = np.iinfo(dtype)
     edges = [info.min, info.max, info.min + 1, info.max - 1, 0, 1, info.max // 2, info.max // 2 + 1]
     edges += [v for v in (2**24 + 1, 2**24 + 3, 2**53 + 1, 2**53 + 3, 2**62 + 1, 65519, 65520, 70000) if v <= info.max]
-    drawn = rng.integers(info.min, info.max, 60, dtype=dtype, endpoint=True)
+    drawn = rng.integers(info.min, info.max, 20, dtype=dtype, endpoint=True)
     return np.concatenate([np.array(edges, dtype), drawn, drawn >> np.array(info.bits // 2, dtype)])
 
 

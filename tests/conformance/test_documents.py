@@ -150,7 +150,7 @@ def test_documents_of_peers_survive_a_change_of_attributes(zarr_python, tensorst
     peer = zarr_python if name == "zarr-python" else tensorstore
     ours, problems = Gzarr(), []
     for zarr_format in (2, 3):
-        for case in sample(zarr_format, name, 11):
+        for case in sample(zarr_format, name, 30):
             if not possible(peer, case):
                 continue
             stored = peer.create(case)
