@@ -23,34 +23,37 @@ from gzarr.chunk_io.reference import (
     find_covered,
     make_reference_write,
 )
-from gzarr.indexing.plan import Groups
-from gzarr.profiling.recorder import recorder_for, span, stage
+from gzarr.profiling.recorder import recorder_for, spanned, stage, staged
 from gzarr.storage.invalidation import invalidate
 from gzarr.storage.locks import while_locked
 
 #: An array, and the arguments of `Backend.run`: a task, the batches that it is done for, and how much there is to do.
-_Run: TypeAlias = tuple[ArrayIO, Callable[[Any], None], Iterable[Any], Work]
+_Run: TypeAlias = tuple[ArrayIO, Callable[[Any], Any], Iterable[Any], Work]
 
 
 def read(jobs: Sequence[ReadJob]) -> None:
     """Carry out reads, all at once. Raises: ChunkError for damaged chunks, StoreError."""
-    with span("gzarr.read"):
-        _read_all(jobs)
+    spanned("gzarr.read", _read_all, jobs)
 
 
 def _read_all(jobs: Sequence[ReadJob]) -> None:
     runs: list[_Run] = []
     retries: list[tuple[ReadExecutor, _Run]] = []
+    task: Callable[[Any], Any]
+    again: Callable[[Any], Any]
     for job in jobs:
         recorder = recorder_for(job.io.backend.device)
         nparts, compiled = job.plan.nparts, job.io.compiled
         reader = "" if compiled is None else compiled.take_read(job.plan, nparts, job.out, job.fields)
         if isinstance(reader, str):
-            reader = ReferenceRead(job, *cut_job(job, nparts, job.out))
-        task: Callable[[Any], None] = partial(_read, job, reader)
-        again: Callable[[Any], None] = partial(_read_again, job)
+            reference = ReferenceRead(job, *cut_job(job, nparts, job.out))
+            task = reference.read if recorder is None else recorder.carry("locate", reference.read, job.io.marker)
+            runs.append((job.io, task, reference.batches, reference.work))
+            continue
+        task, again = partial(_read, job, reader), ReferenceRead(job).read
         if recorder is not None:
-            task, again = (recorder.carry(*args, job.io.marker) for args in ((reader.stage, task), ("locate", again)))
+            task = recorder.carry(reader.stage, task, job.io.marker)
+            again = recorder.carry("locate", again, job.io.marker)
         runs.append((job.io, task, reader.batches, reader.work))
         retries.append((reader, (job.io, again, (), reader.work)))
     _run_all(runs)
@@ -67,8 +70,7 @@ def write(jobs: Sequence[WriteJob]) -> None:
 
     Raises: ChunkError for damaged old chunks or values that a codec refuses, StoreError.
     """
-    with span("gzarr.write"):
-        _write_all(jobs)
+    spanned("gzarr.write", _write_all, jobs)
 
 
 def _write_all(jobs: Sequence[WriteJob]) -> None:
@@ -91,12 +93,7 @@ def _write_all(jobs: Sequence[WriteJob]) -> None:
 def _read(job: ReadJob, executor: ReadExecutor, batch: Any) -> None:
     left = executor.read(batch)
     if left:
-        with stage("locate"):
-            ReferenceRead(job).read(left)
-
-
-def _read_again(job: ReadJob, groups: Groups) -> None:
-    ReferenceRead(job).read(groups)
+        staged("locate", ReferenceRead(job).read, left)
 
 
 def _write(job: WriteJob, executor: WriteExecutor, batch: Any) -> None:

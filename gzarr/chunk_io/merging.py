@@ -5,12 +5,13 @@ versions. What another process replaced meanwhile is read and merged again. Obje
 the same call, without a condition: whoever is merging one of them is refused, and begins again with the new bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import compress
 from operator import not_
 from typing import TypeAlias
 
-from gzarr.profiling.recorder import stage, sum_nbytes
+from gzarr.profiling.recorder import count_bytes, staged
 from gzarr.storage.base import ANY, Buffer, Change, Conditional, Store, Versioned
 from gzarr.storage.changing import attempts, given_up
 
@@ -34,7 +35,8 @@ def merge_unless_replaced(
     keys, whole = objects
     left: Sequence[int] = range(len(keys))
     for _ in attempts():
-        old = _load(conditional, [keys[i] for i in left if not whole[i]])
+        merged = [keys[i] for i in left if not whole[i]]
+        old = dict(zip(merged, staged("load old", conditional.get_tagged, merged, count=_count_tagged), strict=True))
         if check is not None:
             check()
         found = [None if whole[i] else old[keys[i]] for i in left]
@@ -47,20 +49,20 @@ def merge_unless_replaced(
             for i, item, data in zip(left, found, built, strict=True)
             if whole[i] or item is not None or data is not None  # else it was empty, and stays so
         }
-        done = _store(conditional, list(changes.values()))
+        count = partial(_count_changes, list(changes.values()))
+        done = staged("store", conditional.set_if, list(changes.values()), count=count) if changes else []
         left = list(compress(changes, map(not_, done)))
         if not left:
             return
     raise given_up(store, keys[left[0]])
 
 
-def _load(conditional: Conditional, keys: Sequence[str]) -> dict[str, Versioned | None]:
-    with stage("load old") as noted:
-        found = conditional.get_tagged(keys)
-        if noted:
-            nbytes = sum_nbytes([item and item.data for item in found])
-            noted.count(0, nbytes, nbytes)
-    return dict(zip(keys, found, strict=True))
+def _count_tagged(found: Iterable[Versioned | None]) -> tuple[int, int, int]:
+    return count_bytes([item and item.data for item in found])
+
+
+def _count_changes(changes: Sequence[Change], _done: Sequence[bool]) -> tuple[int, int, int]:
+    return count_bytes([change.value for change in changes])
 
 
 def _never_empty(
@@ -72,12 +74,3 @@ def _never_empty(
         for n, data in zip(emptied, build([left[n] for n in emptied], [stored[n] for n in emptied], True), strict=True):
             built[n] = data
     return built
-
-
-def _store(conditional: Conditional, changes: Sequence[Change]) -> list[bool]:
-    with stage("store") as noted:
-        done = conditional.set_if(changes) if changes else []
-        if noted:
-            nbytes = sum_nbytes([change.value for change in changes])
-            noted.count(0, nbytes, nbytes)
-    return done

@@ -33,7 +33,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
 from gzarr.layout.chunk_layout import PINNED, Located
 from gzarr.layout.shard_file import ShardFile, find_shard_file
-from gzarr.profiling.recorder import stage, sum_nbytes
+from gzarr.profiling.recorder import count_buffers, count_bytes, here, staged, sum_nbytes
 from gzarr.storage.base import Buffer, Request, Store, tokens_of
 from gzarr.storage.wrappers import PinnedStore
 
@@ -94,12 +94,11 @@ class WriteJob(NamedTuple):
 
 
 class ReferenceRead(NamedTuple):
-    """A read by the reference path (`gzarr.backend.ReadExecutor`)."""
+    """A read by the reference path (as `gzarr.backend.ReadExecutor`, with nothing to retry)."""
 
     job: ReadJob
     batches: Iterable[Groups] = ()
     work: Work = _SINGLE
-    stage: str = "locate"
 
     def read(self, batch: Groups) -> Groups:
         """Read a batch. Returns: nothing, as nothing is left. Raises: ChunkError, StoreError."""
@@ -119,16 +118,11 @@ class ReferenceRead(NamedTuple):
             if len(positions) < len(parts):
                 some = pick(buffers, positions), pick(parts, positions)
             try:
-                with stage("place") as noted:
-                    place(chain, *some, out, job.fields)
-                    if noted:
-                        _count_placed(noted, chain, *some, out)
+                count = partial(_count_placed, chain, *some, out)
+                staged("place", place, chain, *some, out, job.fields, count=count)
             except CodecError as error:
                 raise chunk_error(io, batch, error, positions) from error
         return []
-
-    def retry(self) -> None:
-        """Nothing: nothing is left."""
 
 
 #: Stored objects with their parts, and which of them the parts cover, so that their old bytes are not needed.
@@ -306,25 +300,21 @@ def _load_pinned(io: ArrayIO, groups: Groups, parts: Sequence[Part]) -> list[Buf
 
 def _fetch(io: ArrayIO, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
     """Fetch located chunks into host memory. Raises: CodecError(index)."""
-    with stage("read") as noted:
-        loaded = io.backend.load(store, wanted)
-        if noted:
-            nbytes = sum_nbytes(loaded)
-            noted.count(sum(item is not None for item in loaded), nbytes, nbytes)
-    return loaded
+    return staged("read", io.backend.load, store, wanted, count=count_buffers)
 
 
 def _count_placed(
-    noted: Any, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array | Slots
-) -> None:
+    chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array | Slots, _placed: None
+) -> tuple[int, int, int]:
     """Count what was decoded and placed, for a profile."""
     n, indices, shape = sum(buffer is not None for buffer in buffers), [part.out for part in parts], ()
     nbytes = n * (chain.chunk.nbytes or 0)
-    noted.within("decode").count(n, sum_nbytes(buffers), nbytes)
+    if noted := here():
+        noted.within("decode").count(n, sum_nbytes(buffers), nbytes)
     if isinstance(out, Slots):
         indices, shape = [copy.out[1:] for copies in indices for copy in copies], out.blocks[0].shape
     elements = np.broadcast_to(np.False_, getattr(out, "shape", shape))  # takes no memory
-    noted.count(len(parts), nbytes, sum(elements[index].size for index in indices) * out.dtype.itemsize)
+    return len(parts), nbytes, sum(elements[index].size for index in indices) * out.dtype.itemsize
 
 
 def _without_chunks(
@@ -390,14 +380,12 @@ def _merge_and_store(job: WriteJob, groups: Groups, keys: Sequence[str], merged:
             emptied.append(key)
         else:
             items.append((key, data))
-    with stage("store") as noted:
-        if items:
-            (segments or store).set_many(items)
-        if emptied:
-            store.delete_many(emptied)
-        if noted:
-            nbytes = sum(sum_nbytes((data,) if segments is None else data) for _, data in items)
-            noted.count(0, nbytes, nbytes)
+    if items:
+        each = (data if segments is not None else (data,) for _, data in items)
+        stored = partial(count_bytes, chained.from_iterable(each))
+        staged("store", (segments or store).set_many, items, count=lambda _: stored())
+    if emptied:
+        staged("store", store.delete_many, emptied)
 
 
 def _append(job: WriteJob, group: tuple[Coords, list[Part]]) -> bool:
@@ -444,10 +432,8 @@ def _build(
 
 def _load_old(job: WriteJob, keys: Sequence[str], merged: Sequence[str]) -> list[Buffer | None]:
     """The old bytes of the objects that are merged; None for the others, and for those that are missing."""
-    with stage("load old") as noted:
-        stored = job.io.store.get_many([Request(key) for key in merged])
-        if noted:
-            noted.count(0, sum_nbytes(stored), sum_nbytes(stored))
+    asked = list(map(Request, merged))
+    stored = staged("load old", job.io.store.get_many, asked, count=count_bytes)
     old = dict(zip(merged, stored, strict=True))
     return [old.get(key) for key in keys]
 
@@ -459,7 +445,8 @@ def _new_chunks(
     io = job.io
     parts = [part for _, members in groups for part in members]
     owners = [number for number, (_, members) in enumerate(groups) for _ in members]
-    old = _old_chunks(job, groups, stored)
+    is_new = {*map(type, stored)} == {type(None)}
+    old: list[Buffer | None] = [None] * len(parts) if is_new else _old_chunks(job, groups, stored)
     changed: list[dict[Coords, Buffer | None]] = [{} for _ in groups]
     for chain, positions in by_chain(io, parts):
         some, members = old, parts
@@ -480,20 +467,19 @@ def _merge_and_encode(
 ) -> Sequence[Buffer | None]:
     """Encode the new contents of chunks. some: their old contents, and their parts. Raises: ChunkError."""
     old, parts = some
+    encode = partial(job.io.backend.merge_and_encode, keep_empty=job.write_empty)
+
+    def count(encoded: Sequence[Buffer | None]) -> tuple[int, int, int]:
+        return len(encoded), len(encoded) * (chain.chunk.nbytes or 0), sum_nbytes(encoded)
+
     while True:
         try:
-            with stage("encode") as noted:
-                encode = job.io.backend.merge_and_encode
-                encoded = encode(chain, old, job.value, parts, job.fields, keep_empty=job.write_empty)
-                if noted:
-                    noted.count(len(encoded), len(encoded) * (chain.chunk.nbytes or 0), sum_nbytes(encoded))
+            return staged("encode", encode, chain, old, job.value, parts, job.fields, count=count)
         except CodecError as error:
             at = error.index
             if at >= len(parts) or old[at] is None or not parts[at].full or job.fields is not None:
                 raise chunk_error(job.io, groups, error, positions) from error
             old[at] = None  # damaged, and all of it that is known to lie in the array is replaced
-        else:
-            return encoded
 
 
 def _old_chunks(job: WriteJob, groups: Groups, stored: Sequence[Buffer | ShardFile | None]) -> list[Buffer | None]:

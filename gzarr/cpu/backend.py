@@ -1,7 +1,7 @@
 """The CPU backend: decodes chunk by chunk while each is in cache, on several threads where that pays."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from gzarr.cpu.codecs.objects import DecodeRows, make_decode_rows
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.casts import take
 from gzarr.cpu.compiled.eligibility import CompiledLoop
-from gzarr.cpu.compiled.read import place_buffers
+from gzarr.cpu.compiled.read import are_few, place_buffers
 from gzarr.cpu.compiled.source import LoopChain, make_loop_chain
 from gzarr.cpu.scratch import measured
 from gzarr.cpu.sharding import codecs_for
@@ -24,8 +24,8 @@ from gzarr.cpu.windows import reduce_windows
 from gzarr.dtypes.scalars import as_assigned
 from gzarr.errors import CodecError
 from gzarr.indexing.plan import Part
-from gzarr.layout.chunk_layout import Layout, Located
-from gzarr.profiling.recorder import stage
+from gzarr.layout.chunk_layout import Layout
+from gzarr.profiling.recorder import staged
 from gzarr.storage.base import Buffer, Store
 from gzarr.tensors import is_on_device, memory_of, to_host
 
@@ -47,11 +47,6 @@ class _Prepared(NamedTuple):
     loop: Callable[[], LoopChain | str]
     rows: DecodeRows | None
     fill: Any
-
-
-def _unpacked(chain: Chain) -> _Prepared:
-    prepared: _Prepared = chain.prepared
-    return prepared
 
 
 def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -109,6 +104,9 @@ class CpuBackend:
     run = staticmethod(run)
     measured = staticmethod(measured)
     reduce_windows = staticmethod(reduce_windows)
+    load = staticmethod(load_host)
+    take = staticmethod(take)
+    own_stream = current = staticmethod(nullcontext)  # there are no streams
 
     @property
     def host(self) -> "CpuBackend":
@@ -139,24 +137,20 @@ class CpuBackend:
             raise TypeError(f"out must be an array, got {type(out).__name__}")
         return out
 
-    def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
-        """Fetch what was located, ranges of one object together. Raises: CodecError(index) for a short item."""
-        return load_host(store, wanted)
-
     def place(
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
     ) -> None:
         """Decode chunks one by one and copy their parts into ``out``. Raises: CodecError(index)."""
-        loop, rows, fill = _unpacked(chain)
+        loop, rows, fill = chain.prepared
         if fields is not None:
             fill = fill_of(chain.chunk, fields)
         elif out.dtype != chain.chunk.dtype and not chain.chunk.dtype.hasobject:
             with np.errstate(all="ignore"):  # a NaN that becomes an integer, as in the chunks that are there
                 fill = np.asarray(fill).astype(out.dtype)[()]
         left: Sequence[int] = range(len(parts))
-        if fields is None and library.loop() is not None and not isinstance(loop_chain := loop(), str):
-            with stage("loop"):
-                left = decoders.call(partial(place_buffers, loop_chain, buffers, parts, out))
+        is_many = fields is None and not are_few(chain.chunk.nbytes or 0, len(parts))
+        if is_many and library.loop() is not None and not isinstance(loop_chain := loop(), str):
+            left = staged("loop", decoders.call, partial(place_buffers, loop_chain, buffers, parts, out))
         for index in left:
             buffer, part = buffers[index], parts[index]
             if buffer is None:
@@ -212,18 +206,6 @@ class CpuBackend:
                 raise
         return encoded
 
-    def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
-        """Copy rows of an array into another one; numbers are cast."""
-        take(pool, slots, out)
-
-    def own_stream(self) -> AbstractContextManager[None]:
-        """Nothing: there are no streams."""
-        return nullcontext()
-
-    def current(self) -> AbstractContextManager[None]:
-        """Nothing: there are no streams."""
-        return nullcontext()
-
     def current_stream(self) -> None:
         """None: there are no streams."""
 
@@ -247,8 +229,7 @@ class CpuBackend:
 
 def _decode_one(chain: Chain, buffer: Buffer, index: int) -> Array:
     try:
-        with stage("decode"):
-            return chain.decode((buffer,))[0]
+        return staged("decode", chain.decode, (buffer,))[0]
     except CodecError as error:
         error.index = index
         raise

@@ -78,11 +78,6 @@ class _Prepared(NamedTuple):
     plan: DevicePlan | None
 
 
-def _unpacked(chain: Chain) -> _Prepared:
-    prepared: _Prepared = chain.prepared
-    return prepared
-
-
 class GpuBackend:
     """Decodes on a device into arrays in its memory.
 
@@ -187,7 +182,7 @@ class GpuBackend:
 
     def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch should hold, so that all that it needs fits into a pipeline slot."""
-        plan = None if chain is None else _unpacked(chain).plan
+        plan = None if chain is None else chain.prepared.plan
         memory = write_memory(plan, nbytes) if writing else read_memory(plan, nbytes)
         return batch_nchunks(nchunks, nbytes, memory, self._pipeline_slots.limit)
 
@@ -236,7 +231,7 @@ class GpuBackend:
 
     def place(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields) -> None:
         """Decode chunks on the device and copy their parts into ``out``. Raises: CodecError(index), DeviceError."""
-        host, plan = _unpacked(chain)
+        host, plan = chain.prepared
         if type(out) is Slots and self._device.owns(out.blocks[0]):
             self._place_copies(chain, buffers, parts, out)
             return
@@ -255,7 +250,7 @@ class GpuBackend:
 
     def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
         """Decode each chunk once and make its copies, on the host if it has to."""
-        host, plan = _unpacked(chain)
+        host, plan = chain.prepared
         with self._pipeline_slots.borrow() as pipeline_slot:
             if plan is not None and plan.strides and self._places(plan, slots.blocks[0], None):
                 place_parts(self._resources, pipeline_slot, plan, buffers, (parts, slots, None))
@@ -279,16 +274,16 @@ class GpuBackend:
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
         """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""
-        plan = None if chain is None else _unpacked(chain).plan
+        plan = None if chain is None else chain.prepared.plan
         if chain is not None and (plan is None or not has_dtype(plan.chunk.dtype)):
             return None
 
-        host = self._host.compiled(store, layout, None if chain is None else _unpacked(chain).host, cached=cached)
+        host = self._host.compiled(store, layout, None if chain is None else chain.prepared.host, cached=cached)
         return DeviceJobs(self._resources, store, layout, plan, host)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""
-        return self._host.decode(_unpacked(chain)[0], buffers)
+        return self._host.decode(chain.prepared.host, buffers)
 
     def merge_and_encode(
         self,
@@ -304,7 +299,7 @@ class GpuBackend:
 
         Raises: CodecError(index), DeviceError.
         """
-        host, plan = _unpacked(chain)
+        host, plan = chain.prepared
         if plan is None or not self._writes(plan, value, len(parts), fields):
             return self._merge_and_encode_on_host(host, old, value, (parts, fields), keep_empty=keep_empty)
         # A lazy value, such as another array of gzarr, is read before this write holds a pipeline slot.

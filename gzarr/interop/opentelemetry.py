@@ -65,7 +65,7 @@ class _OpenTelemetryRecorder(Recorder):
         made: AbstractContextManager[Any] = self._tracer.start_as_current_span(name, attributes=attributes)
         return made
 
-    def carry(self, first: str, task: Callable[[Any], None], marker: Any) -> Callable[[Any], None]:
+    def carry(self, first: str, task: Callable[[Any], object], marker: Any) -> Callable[[Any], None]:
         """A task in a span of its own, within that of its read or write."""
         carried, context = super().carry(first, task, marker), self._context.get_current()
 

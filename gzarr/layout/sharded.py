@@ -30,7 +30,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import MISSING, PINNED, Layout, Names, Places
 from gzarr.layout.shard import Coder, Level, check_overlaps, decode_index, join, rebuild, shard_error, split_index
-from gzarr.profiling.recorder import stage
+from gzarr.profiling.recorder import staged
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.wrappers import PinnedStore
@@ -153,8 +153,7 @@ class Sharded(Layout):
         levels = self.levels(chunk_shape(self.objects, object_coords))
         if stored is None and (token is None or levels[0].wrap is not None or self._wants_whole(levels, wanted)):
             # Without a token, nothing would tell if the shard were replaced between its index and its chunks.
-            with stage("read"):
-                stored, token, now = store.get_one(Request(key)), None, None
+            stored, token, now = staged("read", store.get_one, Request(key)), None, None
             if stored is None:
                 return _NoPlaces()
         data = None if stored is None else _opened(stored, levels)

@@ -9,7 +9,8 @@ profile ends, so that nothing waits for them.
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
@@ -156,7 +157,7 @@ class Recorder:
         self._closed = False
         self._lock = new_lock()
 
-    def carry(self, first: str, task: Callable[[T], None], marker: Marker | None) -> Callable[[T], None]:
+    def carry(self, first: str, task: Callable[[T], object], marker: Marker | None) -> Callable[[T], None]:
         """A task that takes this recorder along, wherever it runs. first: the stage of time that no other stage has."""
 
         def carried(batch: T) -> None:
@@ -310,24 +311,6 @@ class _Noted:
         self._recorder.note((self._name, self._batch, self._began, now), marks)
 
 
-class _Unnoted:
-    """A stage that is not recorded."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def __bool__(self) -> bool:
-        """False: nothing needs counting."""
-        return False
-
-    def count(self, chunks: int, bytes_in: int, bytes_out: int) -> None:
-        """Nothing."""
-
-
 class _Here(threading.local):
     """Where the current thread is."""
 
@@ -338,13 +321,13 @@ class _Here(threading.local):
 active: ContextVar[Recorder | None] = ContextVar("gzarr_recorder", default=None)
 _here = _Here()
 _numbers = count()
-_UNNOTED = _Unnoted()
+_UNNOTED: AbstractContextManager[None] = nullcontext()
 #: What listens to everything in this process, outside of profiles: see `gzarr.interop.opentelemetry`.
 listener: Any = None
 _RANGES_ONLY = Recorder(records=False)
 
 
-def stage(name: str, *, timed: bool = False) -> _Noted | _Unnoted:
+def stage(name: str, *, timed: bool = False) -> AbstractContextManager[_Noted | None]:
     """A context in which the current batch is in a stage; it does nothing unless profiling.
 
     timed: whether work is submitted to the current stream, which is to be timed there; so it is for stages within.
@@ -353,9 +336,29 @@ def stage(name: str, *, timed: bool = False) -> _Noted | _Unnoted:
     return _UNNOTED if top is None else top.within(name, timed=timed)
 
 
-def here() -> _Noted | _Unnoted:
-    """The stage that the current thread is in."""
-    return _here.top or _UNNOTED
+def staged(
+    name: str,
+    call: Callable[..., T],
+    *arguments: Any,
+    count: Callable[[T], tuple[int, int, int]] | None = None,
+    timed: bool = False,
+) -> T:
+    """Call a function with the current batch in a stage, which costs next to nothing unless profiling.
+
+    count: from the result to what `_Noted.count` is told. timed: as of `stage`.
+    """
+    if _here.top is None:
+        return call(*arguments)
+    with _here.top.within(name, timed=timed) as noted:
+        result = call(*arguments)
+        if count is not None:
+            noted.count(*count(result))
+    return result
+
+
+def here() -> _Noted | None:
+    """The stage that the current thread is in; None unless profiling."""
+    return _here.top
 
 
 def recorder_for(device: str) -> Recorder | None:
@@ -366,11 +369,31 @@ def recorder_for(device: str) -> Recorder | None:
     return recorder
 
 
-def span(name: str, **attributes: Any) -> Any:
+def span(name: str) -> Any:
     """A context that the listener sees; it does nothing if there is none."""
-    return _UNNOTED if listener is None else listener.span(name, **attributes)
+    return _UNNOTED if listener is None else listener.span(name)
 
 
-def sum_nbytes(buffers: Sequence[Any]) -> int:
+def spanned(name: str, call: Callable[[T], None], argument: T) -> None:
+    """Call a function in a context that the listener sees, if there is one."""
+    if listener is None:
+        call(argument)
+    else:
+        with listener.span(name):
+            call(argument)
+
+
+def count_buffers(buffers: Sequence[Any]) -> tuple[int, int, int]:
+    """What `staged` counts of chunks that came in: those that are there, and their bytes in and out."""
+    return sum(buffer is not None for buffer in buffers), *count_bytes(buffers)[1:]
+
+
+def count_bytes(buffers: Iterable[Any]) -> tuple[int, int, int]:
+    """The same of what is moved as it is: no chunks."""
+    nbytes = sum_nbytes(buffers)
+    return 0, nbytes, nbytes
+
+
+def sum_nbytes(buffers: Iterable[Any]) -> int:
     """Bytes of some buffers, None among them."""
     return sum(0 if buffer is None else getattr(buffer, "nbytes", None) or len(buffer) for buffer in buffers)

@@ -33,9 +33,10 @@ import stat
 import warnings
 from collections.abc import Iterable
 from threading import get_ident
+from typing import Any
 
 from gzarr.concurrency import after_fork
-from gzarr.storage.lock_kinds import locks_files, take_lock
+from gzarr.storage.lock_kinds import file_locker
 from gzarr.storage.locks import reentered, wait_for
 from gzarr.storage.rules import TEMPORARY_PREFIX, replace_file
 
@@ -69,12 +70,12 @@ _held: "dict[tuple[int, str], FileLock]" = {}
 
 def has_locks() -> bool:
     """Whether all files can be locked, as far as is known."""
-    return fcntl is not None and not _lockless and locks_files()
+    return fcntl is not None and not _lockless and file_locker() is not None
 
 
 def is_lockable(path: str) -> bool:
     """Whether a file can be locked, as far as is known."""
-    if fcntl is None or not locks_files():
+    if fcntl is None or file_locker() is None:
         return False
     if not _lockless:
         return True
@@ -123,7 +124,7 @@ class FileLock:
         Whether the thread is writing the file.
     """
 
-    __slots__ = ("_files", "_key", "_temporary", "inode", "is_written", "path")
+    __slots__ = ("_files", "_key", "_lock", "_temporary", "inode", "is_written", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -132,6 +133,7 @@ class FileLock:
         self._files: list[io.FileIO] = []  # the temporary file while the lock is held or awaited
         self._temporary = temporary_path(path)
         self._key = get_ident(), path
+        self._lock: Any = file_locker()
 
     def fileno(self) -> int:
         """The descriptor of the temporary file."""
@@ -160,7 +162,7 @@ class FileLock:
         held = held_lock(self.path)
         if held is not None:
             return held
-        if not has_locks() and not is_lockable(self.path):
+        if fcntl is None or self._lock is None or (_lockless and not is_lockable(self.path)):
             return None
         _held[self._key] = self
         while True:
@@ -209,15 +211,15 @@ class FileLock:
 
     def _wait(self) -> "FileLock | None":
         """Wait for the lock of the open file. Returns: what `take` does."""
-        descriptor = self.fileno()
+        descriptor = self._files[-1].fileno()
         try:
             try:
-                take_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 other = self._held_by_another_name()
                 if other is not None:
                     return other
-                wait_for(self._temporary, lambda: take_lock(descriptor, fcntl.LOCK_EX))
+                wait_for(self._temporary, lambda: self._lock(descriptor, fcntl.LOCK_EX))
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
@@ -227,7 +229,7 @@ class FileLock:
 
     def _is_ours(self, *, made: bool) -> bool:
         """Whether the file that was locked is the lock; what a killed process has left is removed."""
-        here = os.fstat(self.fileno())
+        here = os.fstat(self._files[-1].fileno())
         if not self._leads_to(here):
             return False
         if not made or here.st_nlink > 1:
@@ -321,7 +323,7 @@ class FileLock:
         self.inode = 0
         while self._files:
             with contextlib.suppress(OSError):  # there are no locks
-                take_lock(self.fileno(), fcntl.LOCK_UN)
+                self._lock(self._files[-1].fileno(), fcntl.LOCK_UN)
             self._files.pop().close()
 
     def abandon(self) -> None:
@@ -340,7 +342,7 @@ class FileLock:
     def _end(self) -> None:
         with contextlib.suppress(OSError):
             if self._files:
-                take_lock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock(self.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._leads_to(os.stat(self.fileno())):
                     os.unlink(self._temporary)
         self.close()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from gzarr.config import config
 from gzarr.storage.file_locks import FOUND_FLAGS, NO_LOCKS, temporary_path
-from gzarr.storage.lock_kinds import locks_files, take_lock
+from gzarr.storage.lock_kinds import file_locker
 from gzarr.storage.rules import TEMPORARY_PREFIX
 
 try:
@@ -161,7 +161,7 @@ def _lock(path: str, *, shared: bool = False) -> Iterator[bool | None]:
         while descriptors:
             if fcntl is not None:
                 with contextlib.suppress(OSError):
-                    take_lock(descriptors[-1], fcntl.LOCK_UN)  # a forked child may hold it, too
+                    (file_locker() or fcntl.flock)(descriptors[-1], fcntl.LOCK_UN)  # a forked child may hold it, too
             os.close(descriptors.pop())
 
 
@@ -169,8 +169,8 @@ def _try(descriptor: int, path: str, *, shared: bool) -> bool:
     """Take the lock of an open file or directory. Returns: whether no process uses what is at the path."""
     here = os.stat(descriptor)
     try:
-        if fcntl is not None and (locks_files() or stat.S_ISDIR(here.st_mode)):
-            lock = fcntl.flock if stat.S_ISDIR(here.st_mode) else take_lock
+        lock = None if fcntl is None else fcntl.flock if stat.S_ISDIR(here.st_mode) else file_locker()
+        if lock is not None:
             lock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             return os.path.samestat(here, os.lstat(path))  # one that has taken its place meanwhile is not locked
     except BlockingIOError:

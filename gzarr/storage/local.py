@@ -162,7 +162,7 @@ class LocalStore(Store):
             names = list(map(self.lock_name, keys))
             return node_locks(names) if config["locks"] == "node" else key_locks(names)
         if merged is not None and not merged:
-            refuse_held(self._prefix + key for key in keys)
+            refuse_held([self._prefix + key for key in keys])
             return _NO_LOCK
         if len(keys) > 1:
             keys = sorted(keys, key=lambda key: str(self.lock_name(key)))

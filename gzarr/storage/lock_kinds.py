@@ -5,7 +5,7 @@ import io
 import os
 import struct
 import tempfile
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -22,19 +22,20 @@ except ImportError:  # Windows
 _NODE_FILES = 1 << 12
 
 
-def locks_files() -> bool:
-    """Whether the temporary file of a file is its lock."""
-    return config["locks"] in ("flock", "fcntl")
+def file_locker() -> Callable[[int, int], None] | None:
+    """What locks a file, or lets it go, as `fcntl.flock` does; None if temporary files are no locks.
+
+    It raises BlockingIOError if others hold the lock, and other OSErrors.
+    """
+    kind = None if fcntl is None else config["locks"]
+    return fcntl.flock if kind == "flock" else _lock_open_file if kind == "fcntl" else None
 
 
-def take_lock(descriptor: int, how: int) -> None:
-    """Lock a file, or let it go, as `fcntl.flock` does. Raises: BlockingIOError if others hold it; other OSErrors."""
-    if config["locks"] != "fcntl":
-        fcntl.flock(descriptor, how)
-    else:  # as flock, of the open file and not of the process
-        kind = fcntl.F_UNLCK if how & fcntl.LOCK_UN else fcntl.F_WRLCK
-        told = struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK if how & fcntl.LOCK_NB else fcntl.F_OFD_SETLKW, told)
+def _lock_open_file(descriptor: int, how: int) -> None:
+    """As flock, of the open file and not of the process."""
+    kind = fcntl.F_UNLCK if how & fcntl.LOCK_UN else fcntl.F_WRLCK
+    told = struct.pack("hhqqi", kind, os.SEEK_SET, 0, 0, 0)
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK if how & fcntl.LOCK_NB else fcntl.F_OFD_SETLKW, told)
 
 
 @contextlib.contextmanager

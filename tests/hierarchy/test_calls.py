@@ -17,9 +17,9 @@ PACKAGE = str(Path(gzarr.__file__).parent)
 #: Since Python 3.12 these are no calls.
 COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
 #: Ten of a write are those of a lock whose file object owns its descriptor, so that an interrupt cannot leave it open.
-READ_LIMIT, WRITE_LIMIT = 80, 110
+READ_LIMIT, WRITE_LIMIT = 60, 90
 #: Where the compiled loop takes what stands between the brackets.
-BASIC_READ_LIMIT, BASIC_WRITE_LIMIT = 5, 18
+BASIC_READ_LIMIT, BASIC_WRITE_LIMIT = 5, 16
 CHUNK = (slice(20, 40), slice(20, 40))
 VALUE = np.random.default_rng(0).integers(0, 100, (20, 20), "i4")
 

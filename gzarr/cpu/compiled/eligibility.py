@@ -102,7 +102,7 @@ class CompiledLoop:
         element = make_element(source.chain, blocks[0].dtype, fields)
         if element is None or (copies and (fields is not None or not all(map(_is_plain, blocks)))):
             return _OTHER_VALUES
-        if source.in_memory and are_few(source.chain, nparts):
+        if source.in_memory and are_few(source.chain.nbytes, nparts):
             return _FEW
         n_threads = thread_count()
         batches = _batches(source, plan, element.start, batch_size(source, nparts, n_threads))
@@ -125,7 +125,7 @@ class CompiledLoop:
         if source.in_memory and not isinstance(source.layout, Sharded):
             if not isinstance(plan, BoxPlan) or fields is not None:
                 return _OTHER_VALUES
-            if are_few(source.chain, nparts):
+            if are_few(source.chain.nbytes, nparts):
                 return _FEW
         if isinstance(plan, CopyPlan) or type(value) not in PLAIN_ARRAYS or value.shape != plan.shape:
             return _OTHER_VALUES
@@ -157,7 +157,7 @@ class CompiledLoop:
     def basic(self) -> BasicSelections | None:
         """What reads and writes basic selections without a plan; None if nothing does, or if a profile is taken."""
         basic = (self._decision or self._decide()).basic if self._is_numpy else None
-        return basic if basic is not None and recorder_for("cpu") is None and config.get("cpu.native") else None
+        return basic if basic is not None and config.get("cpu.native") and recorder_for("cpu") is None else None
 
     def reads_copies(self) -> bool:
         """Whether the loop makes copies of the array's chunks."""

@@ -29,7 +29,7 @@ from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches, table_of_parts
 from gzarr.layout.sharded import Sharded
-from gzarr.profiling.recorder import here, stage, sum_nbytes
+from gzarr.profiling.recorder import count_buffers, here, staged
 from gzarr.storage.base import Buffer, Request, Store
 
 #: Chunks of one batch at most, and decoded bytes: a signal waits until the batch is done.
@@ -132,11 +132,7 @@ class LoopRead:
 
 def fetch_items(store: Store, keys: Iterable[str]) -> Sequence[Buffer | None]:
     """What a store has of some chunks or shards. Raises: StoreError."""
-    with stage("read") as noted:
-        items = store.get_many(list(map(Request, keys)))
-        if noted:
-            noted.count(len(items), sum_nbytes(items), sum_nbytes(items))
-    return items
+    return staged("read", store.get_many, list(map(Request, keys)), count=count_buffers)
 
 
 def make_read(
@@ -194,9 +190,9 @@ def batch_size(source: Source, nparts: int, n_threads: int) -> int:
     return max(size, min(STORE_NBYTES // nbytes, STORE_NCHUNKS)) if source.in_memory else size
 
 
-def are_few(chain: LoopChain, nchunks: int) -> bool:
+def are_few(chunk_nbytes: int, nchunks: int) -> bool:
     """Whether so many chunks in memory are decoded as fast one by one."""
-    return not chain.in_blocks and nchunks < _FEW_NCHUNKS and chain.nbytes < _SMALL_NBYTES
+    return nchunks < _FEW_NCHUNKS and chunk_nbytes < _SMALL_NBYTES
 
 
 def place_buffers(chain: LoopChain, buffers: Sequence[Any], parts: Sequence[Part], out: Array) -> Sequence[int]:
@@ -204,14 +200,11 @@ def place_buffers(chain: LoopChain, buffers: Sequence[Any], parts: Sequence[Part
 
     Returns: numbers of the parts that are left to the reference path.
     """
-    everything = range(len(parts))
-    if are_few(chain, len(parts)):
-        return everything
     is_known = type(out) in PLAIN_ARRAYS and out.dtype == chain.chunk.dtype and out.ndim == len(chain.lengths)
     swap = swapped(chain.dtype, chain.chunk.dtype)
     table = table_of_parts(parts) if is_known and swap is not None else None
     if table is None or swap is None:
-        return everything
+        return range(len(parts))
     arguments = chain.job(swap, "/", out), (*table.columns, None), None, buffers, b"", chain.fill
     status, *_ = _call_loop(chain, len(parts), arguments)
     return [number for number, left in enumerate(status) if left]

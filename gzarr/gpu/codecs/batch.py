@@ -19,7 +19,7 @@ from gzarr.errors import CodecError
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Outcome, Table
 from gzarr.gpu.kernels.parts import Shuffles
-from gzarr.profiling.recorder import stage
+from gzarr.profiling.recorder import staged
 from gzarr.storage.base import host_view
 
 #: Tables and streams begin at multiples of this many bytes, which suits every kernel and decoder.
@@ -72,9 +72,7 @@ class Streams:
         if self.there is None:
             if self.copy is None:
                 raise TypeError("streams that are not on the device need a copy on the host")
-            with stage("upload", timed=True) as noted:
-                self.there = self.context.upload(self.copy)
-                noted.count(len(self), self.copy.nbytes, self.copy.nbytes)
+            self.there = self.context.upload_chunks(self.copy, len(self))
         return self.there
 
     @property
@@ -201,6 +199,10 @@ class BatchContext:
         array = self.device.upload(staging)
         self.held += [staging, array]
         return array
+
+    def upload_chunks(self, staging: NDArray[np.uint8], n: int) -> Array:
+        """The same with n chunks, as a stage of a profile."""
+        return staged("upload", self.upload, staging, count=lambda _: (n, staging.nbytes, staging.nbytes), timed=True)
 
     def expect(self, codec: str, outcome: Outcome, items: Table, sizes: Table) -> None:
         """Check, when the batch is done, that a batched decoder succeeded and wrote the right number of bytes.

@@ -37,7 +37,6 @@ from gzarr.gpu.kernels.parts import (
     shuffled_items,
 )
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
-from gzarr.profiling.recorder import stage
 
 #: The kernels by the mode of what they copy, the most blocks of a launch, and the mode of what is copied by tiles.
 _COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy_bits"}
@@ -120,13 +119,7 @@ def upload_rows(context: BatchContext, arrays: Sequence[NDArray[Any]], dtype: np
     staging = context.device.staging(len(arrays) * nbytes)
     for row, array in zip(staging.reshape(len(arrays), nbytes), arrays, strict=True):
         row[:] = np.ascontiguousarray(array, native).reshape(-1).view(np.uint8)
-    return rows_as_chunks(context, _upload(context, staging, len(arrays)).reshape(len(arrays), nbytes))
-
-
-def _upload(context: BatchContext, staging: NDArray[np.uint8], n_chunks: int) -> Array:
-    with stage("upload", timed=True) as noted:
-        noted.count(n_chunks, staging.nbytes, staging.nbytes)
-        return context.upload(staging)
+    return rows_as_chunks(context, context.upload_chunks(staging, len(arrays)).reshape(len(arrays), nbytes))
 
 
 def copy_streams(context: BatchContext, source: Table, target: Table, nbytes: Table) -> None:
@@ -263,7 +256,7 @@ def decode_on_host(
             error.index, error.codec = i, codec
             raise
         place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
-    decoded = _upload(context, staging, which.size).reshape(which.size, nbytes)
+    decoded = context.upload_chunks(staging, which.size).reshape(which.size, nbytes)
     source = _row_addresses(context, decoded)
     copy_streams(context, source, chunks.addresses[which], np.full(which.size, nbytes, np.int64))
 

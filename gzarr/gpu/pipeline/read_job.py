@@ -197,4 +197,5 @@ class DeviceRead:
         with stage("place") as placed:
             into = box_copies(plan, table, self.memory), self.memory, None
             nbytes = place_batch(pipeline_slot, plan, into, present, decode)
-            placed.count(there.size, n * chunk_nbytes, nbytes)
+            if placed:
+                placed.count(there.size, n * chunk_nbytes, nbytes)

@@ -170,8 +170,9 @@ class DeviceWrite:
                         self._store(keys, encoded)
                     else:
                         left[np.flatnonzero(piece.whole)] = self._put(self.array.into, piece, keys, chunks, encoded)
-                    nbytes = sum(int(some.sizes.sum()) for some in encoded)
-                    noted.count(0, nbytes, nbytes)
+                    if noted:
+                        nbytes = sum(int(some.sizes.sum()) for some in encoded)
+                        noted.count(0, nbytes, nbytes)
         return self._parts(piece, left) if left.any() else []
 
     def _encode(self, piece: Piece, chunks: Indices) -> list[Packed]:
