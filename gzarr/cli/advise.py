@@ -114,25 +114,18 @@ def bench(
 
 def _kinds(array: "gzarr.Array", most_nbytes: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """What is read: names and shapes; none is larger than a number of bytes."""
-    shape, one = array.shape, (1,) * array.ndim
+    from gzarr.hierarchy.presets import halved  # with NumPy, which the help does without
+
+    shape, one, most = array.shape, (1,) * array.ndim, most_nbytes // array.itemsize
     yield "one element", one
     chunk = tuple(min(c, n) for c, n in zip(array.chunks, shape, strict=True))
     if array.ndim and chunk != shape:
         yield "one chunk's worth", chunk
     names = array.dimension_names or (None,) * array.ndim
     for axis, name in enumerate(names if array.ndim > 1 else ()):
-        plane = tuple(1 if i == axis else n for i, n in enumerate(shape))
-        yield f"across {name or f'axis {axis}'}", _fitting(plane, array.itemsize, most_nbytes)
-    yield "as much as fits", _fitting(shape, array.itemsize, most_nbytes)
-
-
-def _fitting(shape: tuple[int, ...], itemsize: int, most_nbytes: int) -> tuple[int, ...]:
-    """A shape with its longest axes halved until it is small enough."""
-    lengths = list(shape)
-    while math.prod(lengths) * itemsize > most_nbytes and max(lengths) > 1:
-        longest = lengths.index(max(lengths))
-        lengths[longest] = -(-lengths[longest] // 2)
-    return tuple(lengths)
+        plane = [1 if i == axis else n for i, n in enumerate(shape)]
+        yield f"across {name or f'axis {axis}'}", tuple(halved(plane, most))
+    yield "as much as fits", tuple(halved([*shape], most))
 
 
 def _time(array: "gzarr.Array", what: str, shape: tuple[int, ...], seconds: float) -> Timing:

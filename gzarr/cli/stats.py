@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -24,6 +24,7 @@ from gzarr.cli.options import (
     numbers,
     open_array,
     print_report,
+    with_options,
 )
 from gzarr.display.progress import in_terminal
 
@@ -60,19 +61,35 @@ class Scale(NamedTuple):
         return element if (self.factor, self.offset) == (1, 0) else element * self.factor + self.offset
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsOptions:
+    """The options of both commands."""
+
+    skip: Skip = None
+    raw: Raw = False
+    as_json: AsJson = False
+    memory: Memory = 256
+    device: Device = None
+    on: On = None
+    workers: Workers = None
+    part: PartOf = None
+    notes: Notes = None
+
+    def opened(self, path: str) -> tuple[Any, Scale]:
+        """The array, and what makes values of its elements."""
+        array = open_array(path, self.device or "cpu")
+        return array, Scale() if self.raw else Scale.of(array)
+
+    def stats(self, array: Any, *of: Any) -> Any:
+        """The statistics of an array."""
+        skip, run_by = self.skip, engine(self.on, self.workers, self.part, self.notes)
+        how: Any = {"skip": False if self.raw and skip is None else skip, "progress": in_terminal(), **run_by}
+        return array.stats(*of, max_nbytes=self.memory << 20, **how)
+
+
 @command("Look at data")
-def stats(
-    path: ArrayPath,
-    skip: Skip = None,
-    raw: Raw = False,
-    as_json: AsJson = False,
-    memory: Memory = 256,
-    device: Device = None,
-    on: On = None,
-    workers: Workers = None,
-    part: PartOf = None,
-    notes: Notes = None,
-) -> None:
+@with_options(StatsOptions)
+def stats(path: ArrayPath, options: StatsOptions) -> None:
     """Print the minimum, maximum, mean and standard deviation of an array of any size.
 
     Missing data are left out, as the attributes name them, and packed data are unpacked: scale_factor, add_offset.
@@ -84,16 +101,14 @@ def stats(
     $ gzarr stats heights.zarr/0 --skip -9999
     $ gzarr stats data.zarr/temperature --part slurm --notes notes
     """
-    array = open_array(path, device or "cpu")
-    skip, scale = (False if raw and skip is None else skip), Scale() if raw else Scale.of(array)
-    run_by = engine(on, workers, part, notes)
-    found = asdict(array.stats(skip=skip, max_nbytes=memory << 20, progress=in_terminal(), **run_by))
+    array, scale = options.opened(path)
+    found = asdict(options.stats(array))
     del found["histogram"]
     found |= {name: scale.value(found[name]) for name in ("min", "max", "mean")}
     found["std"] = found["std"] if scale.factor == 1 else found["std"] * abs(scale.factor)
     if scale.factor < 0:
         found["min"], found["max"] = found["max"], found["min"]
-    if as_json:
+    if options.as_json:
         print(json.dumps({name: _number(value) for name, value in found.items()}, indent=2))
         return
     from gzarr.display.info import Report
@@ -111,8 +126,10 @@ def stats(
 
 
 @command("Look at data")
+@with_options(StatsOptions)
 def histogram(
     path: ArrayPath,
+    options: StatsOptions,
     bins: Annotated[int, typer.Option(metavar="N", min=1, help="How many bins.")] = 20,
     range: Annotated[
         Any,
@@ -120,15 +137,6 @@ def histogram(
             parser=numbers, metavar="LOW,HIGH", help="Where the bins begin and end. By default, at the extremes."
         ),
     ] = None,
-    skip: Skip = None,
-    raw: Raw = False,
-    as_json: AsJson = False,
-    memory: Memory = 256,
-    device: Device = None,
-    on: On = None,
-    workers: Workers = None,
-    part: PartOf = None,
-    notes: Notes = None,
 ) -> None:
     """Draw a histogram of an array of any size.
 
@@ -139,18 +147,16 @@ def histogram(
     """
     if range is not None and (len(range) != 2 or not range[0] < range[1]):
         raise typer.BadParameter("give two numbers, the lower one first", param_hint="--range")
-    array = open_array(path, device or "cpu")
-    skip, scale = (False if raw and skip is None else skip), Scale() if raw else Scale.of(array)
+    array, scale = options.opened(path)
     limits = None
     if range is not None:
         one, other = ((end - scale.offset) / scale.factor for end in range)
         limits = min(one, other), max(one, other)
-    run_by = engine(on, workers, part, notes)
-    made: Any = array.stats(bins, limits, skip=skip, max_nbytes=memory << 20, progress=in_terminal(), **run_by)
+    made = options.stats(array, bins, limits)
     counts, edges = made.histogram[0], scale.value(made.histogram[1])
     if scale.factor < 0:
         counts, edges = counts[::-1], edges[::-1]
-    if as_json:
+    if options.as_json:
         print(json.dumps({"counts": counts.tolist(), "edges": [_number(edge) for edge in edges]}, indent=2))
         return
     _draw(counts, edges)

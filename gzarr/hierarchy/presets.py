@@ -23,7 +23,7 @@ from gzarr.devices import gpu_has_dtype
 from gzarr.dtypes import parse_dtype
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.options import ArrayOptions, as_list, is_default
-from gzarr.indexing.chunking import parse_chunks, parse_grid
+from gzarr.indexing.chunking import is_rectilinear, parse_chunks, parse_grid
 
 #: How an array is read; see `gzarr.advising.access`.
 AccessPattern: TypeAlias = Literal["batch", "plane", "volume", "random"]
@@ -114,7 +114,7 @@ def choose_chunks(
     if access == "batch" and chunk:
         rest = math.prod(chunk[1:]) * itemsize
         chunk[0] = min(max(LEAST_CHUNK_NBYTES * factor // max(rest, 1), 1), chunk[0])
-    return tuple(_halved(chunk, limit // itemsize))
+    return tuple(halved(chunk, limit // itemsize))
 
 
 def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> tuple[int, ...] | None:
@@ -122,11 +122,11 @@ def choose_shards(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
     counts = [-(-n // c) if n > 0 else _UNKNOWN_EXTENT for n, c in zip(shape, chunks, strict=True)]
     if math.prod(counts) <= 1:
         return None
-    counts = _halved(counts, max(SHARD_NBYTES // max(math.prod(chunks) * itemsize, 1), 1))
+    counts = halved(counts, max(SHARD_NBYTES // max(math.prod(chunks) * itemsize, 1), 1))
     return tuple(c * n for c, n in zip(chunks, counts, strict=True)) if max(counts) > 1 else None
 
 
-def _halved(lengths: list[int], most: int) -> list[int]:
+def halved(lengths: list[int], most: int) -> list[int]:
     """Return lengths of which the longest was halved until their product is small enough."""
     while math.prod(lengths) > most and max(lengths) > 1:
         longest = lengths.index(max(lengths))
@@ -150,7 +150,7 @@ def _shapes(
         return _chunks_dividing(shards, shape, itemsize) if free else chunks, shards
     if not sharded:
         return chunks, shards  # the format refuses them
-    if not free and _is_rectilinear(chunks):
+    if not free and is_rectilinear(chunks):
         raise MetadataError(
             f"layout='gpu' puts chunks of one shape into shards, but chunks={chunks!r} vary: leave out one of the two, "
             "or pass shards=False"
@@ -176,10 +176,6 @@ def _chunks_dividing(shards: Any, shape: tuple[int, ...], itemsize: int) -> tupl
 
 def _smallest_factor(n: int) -> int:
     return next((d for d in range(2, math.isqrt(n) + 1) if n % d == 0), n)
-
-
-def _is_rectilinear(chunks: Any) -> bool:
-    return isinstance(chunks, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in chunks)
 
 
 def _check_addressable(options: ArrayOptions) -> None:

@@ -24,6 +24,7 @@ from gzarr.config import config
 from gzarr.display.progress import ProgressLike, counted
 from gzarr.hierarchy.node import GzarrArray
 from gzarr.hierarchy.reaching import close_if_opened_here, open_store_at
+from gzarr.hierarchy.region_writing import shown
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.indexing.regions import Region, Regions, chunk_spans, cut
@@ -315,7 +316,7 @@ class _Along:
         if made.dtype != self.result.dtype:
             raise ValueError(
                 f"{self._array.store_path}: func and combine returned {self.result.dtype}, and {made.dtype} for the "
-                f"block {_named(region)}; return one data type"
+                f"block {shown(region)}; return one data type"
             )
         self.result[tuple(region[axis] for axis in self._kept)] = made
 
@@ -325,12 +326,8 @@ class _Along:
         if np.shape(part) != expected:
             raise ValueError(
                 f"{self._array.store_path}: {what} returned an array of shape {np.shape(part)} for the block "
-                f"{_named(region)}; expected {expected}, its shape without the axes of axis="
+                f"{shown(region)}; expected {expected}, its shape without the axes of axis="
             )
-
-
-def _named(region: Region) -> str:
-    return "[" + ", ".join(f"{part.start}:{part.stop}" for part in region) + "]"
 
 
 class _StoredRegions:

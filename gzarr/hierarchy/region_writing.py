@@ -42,21 +42,21 @@ class RegionWriter:
         part = _box(self._array, selection)
         if any(p.start < own.start or p.stop > own.stop for p, own in zip(part, self.region, strict=True)):
             raise SelectionError(
-                f"{self._array.store_path}: {_told(part)} is not within {_told(self.region)}, which this writer owns"
+                f"{self._array.store_path}: {shown(part)} is not within {shown(self.region)}, which this writer owns"
             )
         self._check_whole(part)
         array: Any = self._array
         array[part] = values
 
     def __repr__(self) -> str:
-        return f"<RegionWriter: {_told(self.region)} of {self._array.store_path}>"
+        return f"<RegionWriter: {shown(self.region)} of {self._array.store_path}>"
 
     def _check_whole(self, part: Region) -> None:
         for number, (axis, ends) in enumerate(zip(self._array.metadata.grid, part, strict=True)):
             low, high = _around(axis, ends)
             if (low, high) != (ends.start, ends.stop):
                 raise SelectionError(
-                    f"{self._array.store_path}: {_told(part)} cuts chunks or shards along axis {number}, which others "
+                    f"{self._array.store_path}: {shown(part)} cuts chunks or shards along axis {number}, which others "
                     f"may be writing: take {low}:{high} there, or regions of Array.regions"
                 )
 
@@ -77,5 +77,6 @@ def _box(array: GzarrArray, selection: Any) -> Region:
     return tuple(slice(*item.indices(n)[:2]) for item, n in zip(items, array.shape, strict=True))
 
 
-def _told(region: Region) -> str:
+def shown(region: Region) -> str:
+    """A region as messages show it."""
     return "[" + ", ".join(f"{part.start}:{part.stop}" for part in region) + "]"

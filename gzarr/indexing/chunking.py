@@ -85,10 +85,10 @@ def parse_grid(chunks: Any, shards: Any, shape: tuple[int, ...], itemsize: int) 
     if isinstance(shards, dict):
         shards = shards.get("shape")
     if shards is None or shards is False:
-        if _is_rectilinear(chunks):
+        if is_rectilinear(chunks):
             return _varying(chunks, shape, "chunks"), None
         return _regular(shape, parse_chunks(chunks, shape, itemsize)), None
-    if _is_rectilinear(shards):
+    if is_rectilinear(shards):
         inner = parse_chunks(chunks, shape, itemsize)
         return _varying(shards, shape, "shards"), inner
     if shards is True or (isinstance(shards, str) and shards == "auto"):
@@ -135,7 +135,8 @@ def _regular(shape: tuple[int, ...], lengths: tuple[int, ...]) -> Grid:
     return tuple(RegularAxis(extent, length) for extent, length in zip(shape, lengths, strict=True))
 
 
-def _is_rectilinear(chunks: Any) -> bool:
+def is_rectilinear(chunks: Any) -> bool:
+    """Return whether chunks are given as lengths for every axis."""
     return isinstance(chunks, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in chunks)
 
 

@@ -309,7 +309,7 @@ def decoded(arrays: Sequence[Array], axis: int, agreed: Agreed, *, is_new: bool)
     how = agreed.fill_value, (codec,), agreed.attributes, agreed.names
     ((_, document),) = documents(ArrayMeta(tuple(shape), data_type, grid, KeyEncoding(), *how), "")
     parts = _Parts(tuple(one.to("cpu") for one in arrays), tuple(starts), axis, is_new, grid, agreed)
-    return document, lambda: Reader(tuple(one.nchunks for one in grid), parts.one, parts.several)
+    return document, lambda: Reader(tuple(one.nchunks for one in grid), parts.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +333,7 @@ class _Parts:
     grid: Grid
     agreed: Agreed
 
-    def one(self, coords: Coords) -> Buffer | None:
-        """A chunk, encoded."""
-        return self.several((coords,))[0]
-
-    def several(self, chunks: Sequence[Coords]) -> list[Buffer | None]:
+    def read(self, chunks: Sequence[Coords]) -> list[Buffer | None]:
         """Some chunks, encoded; all that they are made of is read at once."""
         wanted = [list(self._wanted(coords)) for coords in chunks]
         found = iter(read_many([(self.arrays[part], box) for boxes in wanted for part, box in boxes]))

@@ -28,7 +28,7 @@ from gzarr.storage.memory import MemoryStore
 from gzarr.virtual.documents import Codec, array_document, codec, group_document, has_one_order
 from gzarr.virtual.hdf5_files import OtherFiles, file_number
 from gzarr.virtual.netcdf4 import attributes_of, axes_of_variables, is_dimension
-from gzarr.virtual.store import Chunks, Contents, LazyTables, Reader
+from gzarr.virtual.store import Chunks, Contents, LazyTables, Reader, one_by_one
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 
 _DEFLATE, _SHUFFLE, _FLETCHER32, _BLOSC, _LZ4, _ZSTD = 1, 2, 3, 32001, 32004, 32015
@@ -149,8 +149,8 @@ def find_in_hdf5(open_file: Callable[[], Any], store: Store, key: str, allows: C
                 continue
             axes = {UNLIMITED: sorted(unlimited[path])} if path in unlimited else {}
             documents[join_path(path, "zarr.json")] = group_document(clean(attributes) | axes | _lost_of(path, lost))
-    tables = LazyTables(list(makers), lambda path: makers[path]())
-    return Contents(documents, tables, ((store, key),), unreadable=lost, close=library.close, beside=others.objects())
+    rest: Any = {"unreadable": lost, "close": library.close, "beside": others.objects()}
+    return Contents(documents, LazyTables(makers), ((store, key),), **rest)
 
 
 def _lost_of(path: str, lost: Mapping[str, str]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _array(dataset: Any, path: str, source: Source, library: Library) -> tuple[b
     what = InChunks(library, path, shape, chunks)
     read = partial(_read_texts, what) if is_text else partial(_read_elements, what, dtype)
     obstacle = _missing_filters(dataset)
-    reader = Reader(_counts(shape, chunks), read if obstacle is None else partial(_refuse, obstacle))
+    reader = Reader(_counts(shape, chunks), one_by_one(read if obstacle is None else partial(_refuse, obstacle)))
     return array_document(shape, dtype, chunks, [codec("vlen-utf8")] if is_text else [], **options), lambda: reader
 
 

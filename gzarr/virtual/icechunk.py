@@ -204,12 +204,9 @@ def _find(session: Any, files: Store, allowed: Sequence[str]) -> Contents:
     documents = dict(_documents(store, ""))
     described = dict(described_arrays(documents, name))
     places = Containers(name, None, allowed)
-
-    def make(path: str) -> ChunkTable:
-        return _table(store, path, *described[path], files, places)
-
     keys = {path: encoding for path, (_, encoding) in described.items()}
-    return Contents(documents, LazyTables(list(described), make), places.objects, keys, fixed=files)
+    tables = LazyTables({path: partial(_table, store, path, *how, files, places) for path, how in described.items()})
+    return Contents(documents, tables, places.objects, keys, fixed=files)
 
 
 def _documents(store: Store, path: str) -> Iterator[tuple[str, bytes]]:

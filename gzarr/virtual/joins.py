@@ -21,7 +21,7 @@ from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.hierarchy.view_joins import join_views
 from gzarr.indexing.grid import Grid, RegularAxis, VaryingAxis
-from gzarr.indexing.keys import Coords, KeyEncoding
+from gzarr.indexing.keys import KeyEncoding
 from gzarr.metadata.conventions import described_in, same_value
 from gzarr.metadata.documents import as_meta, documents, to_dict
 from gzarr.metadata.model import ArrayMeta
@@ -138,8 +138,8 @@ def _opened(arrays: tuple[Array, ...], axis: int | str, *, is_new: bool, name: s
 def _find(arrays: tuple[Array, ...], axis: int | str, *, is_new: bool, name: str | None) -> Contents:
     objects = Objects()
     document, make, chains = join(arrays, axis, objects, is_new=is_new, name=name)
-    tables = LazyTables([""], lambda _: make())
-    return Contents({"zarr.json": document}, tables, objects.found, tokens=objects.tokens, chains={"": chains})
+    found = {"zarr.json": document}, LazyTables({"": make}), objects.found
+    return Contents(*found, tokens=objects.tokens, chains={"": chains})
 
 
 class Objects:
@@ -268,11 +268,7 @@ def chunks_of(array: Array, objects: Objects) -> Chunks:
 def _watched(array: Array, reader: Reader | None) -> Reader | None:
     """A reader by way of the array's own store, which compares the version of the file."""
     key = array.metadata.keys.under(array.path)
-
-    def several(chunks: Sequence[Coords]) -> Sequence[Buffer | None]:
-        return array.store.get_many([Request(key(at)) for at in chunks])
-
-    return reader and Reader(reader.counts, lambda at: several([at])[0], several)
+    return reader and Reader(reader.counts, lambda many: array.store.get_many([Request(key(at)) for at in many]))
 
 
 def same_when_read(meta: ArrayMeta) -> ArrayMeta | None:

@@ -10,6 +10,7 @@ import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -309,12 +310,9 @@ def find_in_parquet(store: Store, key: str, where: str, allowed: Sequence[str]) 
     name = join_path(str(store), key)
     described = dict(described_arrays(documents, name))
     places = Containers(name, (store, key.rpartition("/")[0], where), allowed)
-
-    def make(path: str) -> ChunkTable:
-        return _table(store, join_path(key, path), described[path][0], record_size, places)
-
-    keys = {path: encoding for path, (_, encoding) in described.items()}
-    return Contents(documents, LazyTables(list(described), make), places.objects, keys)
+    rest, keys = (record_size, places), {path: encoding for path, (_, encoding) in described.items()}
+    makers = {path: partial(_table, store, join_path(key, path), one[0], *rest) for path, one in described.items()}
+    return Contents(documents, LazyTables(makers), places.objects, keys)
 
 
 def _table(store: Store, folder: str, counts: Coords, record_size: int, places: Containers) -> ChunkTable:

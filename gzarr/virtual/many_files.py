@@ -101,9 +101,7 @@ def _find(groups: Sequence[Group], dim: str) -> Contents:
         else:
             _expect_equal(arrays, dim)
             documents[key], others[path] = alone(arrays[0], objects)
-    makers = joined | others
-    tables = LazyTables(list(makers), lambda path: makers[path]())
-    return Contents(documents, tables, objects.found, tokens=objects.tokens, chains=chains)
+    return Contents(documents, LazyTables(joined | others), objects.found, tokens=objects.tokens, chains=chains)
 
 
 def _dimensions(array: Array) -> list[str]:

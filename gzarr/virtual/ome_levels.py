@@ -22,7 +22,6 @@ from gzarr.indexing.keys import Coords
 from gzarr.metadata.conventions import described_in
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ZarrFormat
-from gzarr.storage.base import Buffer
 from gzarr.storage.wrappers import seen_through
 from gzarr.virtual.documents import group_document
 from gzarr.virtual.joins import Objects, chunks_of, with_one_chain
@@ -106,23 +105,18 @@ def _moved_levels(
         meta = replace(meta, shape=shape, grid=grid, codecs=codecs, dimension_names=tuple(names))
         described.append(_LevelShape(shape, array.dtype, tuple(names)))
         found[f"{number}/zarr.json"] = documents(meta, "")[0][1]
-    tables = LazyTables(
-        [str(n) for n in range(len(levels))], lambda n: _moved(chunks_of(levels[int(n)], objects), axes)
-    )
+    tables = LazyTables({str(n): partial(_moved, level, objects, axes) for n, level in enumerate(levels)})
     group = group_document(attributes_of(described))
     return Contents({"zarr.json": group, **found}, tables, objects.found, tokens=objects.tokens)
 
 
-def _moved(chunks: Chunks, axes: Coords) -> Chunks:
-    """Chunks whose axes come in another order."""
+def _moved(level: Array, objects: Objects, axes: Coords) -> Chunks:
+    """The chunks of an array, with its axes in another order."""
+    chunks = chunks_of(level, objects)
     counts = tuple([chunks.counts[axis] for axis in axes])
     if isinstance(chunks, Reader):
-        back, reader = np.argsort(axes).tolist(), chunks
-
-        def several(many: Sequence[Coords]) -> Sequence[Buffer | None]:
-            return reader.read_all([tuple([at[axis] for axis in back]) for at in many])
-
-        return Reader(counts, lambda at: several([at])[0], several)
+        back, read = np.argsort(axes).tolist(), chunks.read
+        return Reader(counts, lambda many: read([tuple([at[axis] for axis in back]) for at in many]))
     order = np.arange(chunks.objects.size).reshape(chunks.counts).transpose(axes).ravel()
     inline = {int(row): chunks.inline[at] for row, at in enumerate(order.tolist()) if at in chunks.inline}
     return replace(chunks, counts=counts, objects=chunks.objects[order], places=chunks.places[order], inline=inline)

@@ -131,10 +131,10 @@ def open_virtual(path: str, storage_options: Mapping[str, Any] | None = None, pl
         return None
     if kind in _REFERENCES:
         where = above if "://" in above else os.path.abspath(above or "/" * path.startswith("/"))  # noqa: PTH100
-        return VirtualStore(partial(_find_references, kind, store, name, where, allowed_places(places)), path)
+        return VirtualStore(partial(_REFERENCES[kind], store, name, where, allowed_places(places)), path)
     if kind == "hdf5":
         return VirtualStore(partial(_find_in_hdf5, store, name, allowed_places(places)), path)
-    return VirtualStore(partial(_find, kind, store, name), path)
+    return VirtualStore(partial(_FINDERS[kind], store, name), path)
 
 
 def open_dataset(dataset: Any, virtual_containers: Any = None) -> VirtualStore:
@@ -147,14 +147,6 @@ def open_dataset(dataset: Any, virtual_containers: Any = None) -> VirtualStore:
         raise StoreError("only datasets of VirtualiZarr are opened; write others with gzarr.interop.xarray.to_zarr")
     refs = dataset.virtualize.to_kerchunk(format="dict", zarr_format=3)["refs"]
     return VirtualStore(partial(_find_in_memory, refs, allowed_places(virtual_containers)), "dataset")
-
-
-def _find(kind: str, store: Store, key: str) -> Contents:
-    return _FINDERS[kind](store, key)
-
-
-def _find_references(kind: str, store: Store, key: str, where: str, allowed: Sequence[str]) -> Contents:
-    return _REFERENCES[kind](store, key, where, allowed)
 
 
 def _find_in_memory(refs: Mapping[str, Any], allowed: Sequence[str]) -> Contents:
@@ -174,20 +166,17 @@ def _find_in_hdf5(store: Store, key: str, allowed: Sequence[str]) -> Contents:
     return find_in_hdf5(lambda: open_hdf5(_file(store, key)), store, key, containers.allows)
 
 
-def _with_file(find: Callable[[IO[bytes], Store, str], Contents]) -> Callable[[Store, str], Contents]:
-    """A finder that reads the header of a file through the store."""
-
-    def call(store: Store, key: str) -> Contents:
-        with io.BufferedReader(StoreFile(store, key), 1 << 16) as file:
-            return find(file, store, key)
-
-    return call
+def _find_in_tiff(store: Store, key: str) -> Contents:
+    return find_in_tiff(_file(store, key), store, key)
 
 
-_FINDERS: dict[str, Callable[[Store, str], Contents]] = {
-    "tiff": lambda store, key: find_in_tiff(_file(store, key), store, key),
-    "netcdf3": _with_file(find_in_netcdf3),
-    "npy": _with_file(find_in_npy),
-    "fits": _with_file(find_in_fits),
-}
+def _find(find: Callable[[IO[bytes], Store, str], Contents], store: Store, key: str) -> Contents:
+    """What a file holds whose header is read through the store."""
+    with io.BufferedReader(StoreFile(store, key), 1 << 16) as file:
+        return find(file, store, key)
+
+
+_FINDERS: dict[str, Callable[[Store, str], Contents]] = {"tiff": _find_in_tiff}
+_FINDERS |= {"netcdf3": partial(_find, find_in_netcdf3), "npy": partial(_find, find_in_npy)}
+_FINDERS["fits"] = partial(_find, find_in_fits)
 _REFERENCES = {"kerchunk": find_in_kerchunk, "parquet": find_in_parquet}

@@ -20,7 +20,7 @@ from gzarr.indexing.keys import Coords
 from gzarr.metadata.conventions import MASK, UNLIMITED, UNREADABLE, as_json
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.virtual.documents import array_document, group_document, has_one_order
-from gzarr.virtual.store import Chunks, Contents, Reader
+from gzarr.virtual.store import Chunks, Contents, Reader, one_by_one
 from gzarr.virtual.table import RUN_NBYTES, ChunkTable, cut_run
 
 _NPY_HEADERS = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
@@ -259,9 +259,8 @@ def _chunks(variable: Variable, store: Store, key: str) -> tuple[Coords, Chunks]
         return cut_run(shape, itemsize, variable.begin, stride=variable.record_nbytes)
     n = max(min(RUN_NBYTES // variable.record_nbytes, shape[0]), 1)
     counts = -(-shape[0] // n), *(min(length, 1) for length in shape[1:])
-    return (n, *(max(length, 1) for length in shape[1:])), Reader(
-        counts, partial(_read_records, variable, store, key, n)
-    )
+    read = partial(_read_records, variable, store, key, n)
+    return (n, *(max(length, 1) for length in shape[1:])), Reader(counts, one_by_one(read))
 
 
 def _read_records(variable: Variable, store: Store, key: str, n: int, coords: Coords) -> Buffer:

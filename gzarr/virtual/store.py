@@ -28,18 +28,16 @@ class Reader(NamedTuple):
     counts : tuple of int
         Number of chunks along each axis.
     read : callable
-        Returns the encoded bytes of the chunk at some coordinates; None if it is not stored.
-    several : callable, optional
-        The same for several chunks at once, if that is faster.
+        Returns the encoded bytes of the chunks at some coordinates; None for those that are not stored.
     """
 
     counts: Coords
-    read: Callable[[Coords], Buffer | None]
-    several: Callable[[Sequence[Coords]], Sequence[Buffer | None]] | None = None
+    read: Callable[[Sequence[Coords]], Sequence[Buffer | None]]
 
-    def read_all(self, chunks: Sequence[Coords]) -> Sequence[Buffer | None]:
-        """Read several chunks."""
-        return list(map(self.read, chunks)) if self.several is None else self.several(chunks)
+
+def one_by_one(read: Callable[[Coords], Buffer | None]) -> Callable[[Sequence[Coords]], Sequence[Buffer | None]]:
+    """What reads several chunks by a function that reads one."""
+    return lambda chunks: list(map(read, chunks))
 
 
 Chunks: TypeAlias = ChunkTable | Reader
@@ -223,7 +221,7 @@ class VirtualStore(Store):
     def _made(self, reader: Reader, chunks: Sequence[Coords]) -> Sequence[Buffer | None]:
         """Chunks that a library reads. Raises: ReplacedError, and what the library raises."""
         try:
-            return reader.read_all(chunks)
+            return reader.read(chunks)
         finally:
             self._check_kept()
 
@@ -374,9 +372,9 @@ _DEFAULT = KeyEncoding()
 class LazyTables(Mapping[str, Chunks]):
     """The tables of arrays by path, each made when it is first asked for: a hierarchy may have many arrays."""
 
-    def __init__(self, paths: Sequence[str], make: Callable[[str], Chunks]) -> None:
-        self._made: dict[str, Chunks | None] = dict.fromkeys(paths)
-        self._make, self._lock = make, new_lock()  # as tables number the objects that they share
+    def __init__(self, makers: Mapping[str, Callable[[], Chunks]]) -> None:
+        self._made: dict[str, Chunks | None] = dict.fromkeys(makers)
+        self._makers, self._lock = makers, new_lock()  # as tables number the objects that they share
 
     def __getitem__(self, path: str) -> Chunks:
         made = self._made[path]
@@ -384,7 +382,7 @@ class LazyTables(Mapping[str, Chunks]):
             with self._lock:
                 made = self._made[path]
                 if made is None:
-                    made = self._made[path] = self._make(path)
+                    made = self._made[path] = self._makers[path]()
         return made
 
     def __contains__(self, path: object) -> bool:

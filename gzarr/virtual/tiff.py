@@ -27,7 +27,7 @@ from gzarr.metadata.conventions import NODATA
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.extras import require
 from gzarr.virtual.documents import Codec, array_document, codec, group_document
-from gzarr.virtual.store import Chunks, Contents, Reader
+from gzarr.virtual.store import Chunks, Contents, Reader, one_by_one
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
 from gzarr.virtual.tiff_tags import band_names, geo_attributes, nodata_of, tags_of
 
@@ -242,7 +242,7 @@ def _level(
     chunks: Chunks = table
     if codecs is None:
         counts = table.counts if segments.are_counted else (*outer, *[1] * page.ndim, *ones)
-        stored, chunks = dtype.newbyteorder("<"), Reader(counts, decoder.decoded)
+        stored, chunks = dtype.newbyteorder("<"), Reader(counts, one_by_one(decoder.decoded))
     elif codecs and not page.is_tiled:
         inline: Any = table.inline
         for row in segments.short_rows(table.objects.size):  # the last strip of a page has fewer lines

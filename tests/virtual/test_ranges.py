@@ -18,7 +18,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage.rules import DOCUMENTS
-from gzarr.virtual.opening import _find
+from gzarr.virtual.opening import _FINDERS
 from gzarr.virtual.store import VirtualStore
 from tests.gpu.direct_files import DirectFiles
 from tests.virtual.hdf5_filters import DATA
@@ -142,7 +142,7 @@ def test_a_file_of_many_that_was_replaced_or_is_missing_is_named(tmp_path: Path)
 def test_what_is_in_no_file_is_read_through_the_store(tmp_path: Path, native: bool) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive, archive.open("a.npy", "w") as file:
         np.save(file, DATA)
-    store = VirtualStore(partial(_find, "npy", gzarr.storage.ZipStore(tmp_path / "a.zip", mode="r"), "a.npy"), "npy")
+    store = VirtualStore(partial(_FINDERS["npy"], gzarr.storage.ZipStore(tmp_path / "a.zip", mode="r"), "a.npy"), "npy")
     np.save(tmp_path / "a.npy", DATA)
     with gzarr.config.set({"cpu.native": native}):
         for source in (store, tmp_path / "a.npy"):

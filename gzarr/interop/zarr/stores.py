@@ -15,7 +15,7 @@ from zarr.core.sync import _get_loop
 
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.storage import LocalStore
-from gzarr.storage.base import Buffer, Request, Store, Versions
+from gzarr.storage.base import Buffer, Change, Request, Store, Versions
 from gzarr.storage.foreign import ZarrStore
 
 #: Settings of zarr-python's arrays that say which ranges of bytes are fetched together.
@@ -172,12 +172,10 @@ class DirectZarrStore(PlainZarrStore):
             found = self.store.get_sync(request.key, prototype=cpu.buffer_prototype, byte_range=_byte_range(request))
         return None if found is None else memoryview(found.as_numpy_array()).cast("B")
 
-    def _write(self, rows: list[tuple[str, bytes]]) -> None:
-        for key, value in rows:
-            with self._failures(f"write {key!r}"):
-                self.store.set_sync(key, cpu.Buffer.from_bytes(value))
-
-    def _delete(self, keys: list[str]) -> None:
-        for key in keys:
-            with self._failures(f"delete {key!r}"):
+    def _change(self, changes: Sequence[Change]) -> list[bool]:
+        for key, value, _ in changes:
+            if value is None:
                 self.store.delete_sync(key)
+            else:
+                self.store.set_sync(key, cpu.Buffer.from_bytes(value))
+        return [True] * len(changes)

@@ -25,7 +25,7 @@ from zarr.core.indexing import (
 )
 
 from gzarr.indexing.selection import Box, Indices, Points, Range
-from gzarr.interop.zarr.batches import NotHandledError, Taken
+from gzarr.interop.zarr.batches import NotHandledError, Taken, scattered
 
 _logger = logging.getLogger("gzarr.interop.zarr")
 #: Parameters of the function that is replaced, as far as they are used here.
@@ -88,7 +88,7 @@ def _taken(indexer: Any, path: str) -> Taken:
     if isinstance(indexer, CoordinateIndexer):
         coords = [np.asarray(s, np.int64) for s in indexer.selection]
         if indexer.sel_sort is not None:
-            coords = [_unsorted(c, indexer.sel_sort) for c in coords]
+            coords = [scattered(c, indexer.sel_sort) for c in coords]
         return Taken(path, Points(tuple(coords), indexer.shape), None, (0,) * len(coords), (None,) * len(coords))
     if not isinstance(indexer, (BasicIndexer, BlockIndexer, OrthogonalIndexer)):
         raise NotHandledError(f"indexer {type(indexer).__name__}")
@@ -106,12 +106,5 @@ def _axis(indexer: Any) -> Range | Indices:
         return np.flatnonzero(indexer.dim_sel).astype(np.int64, copy=False)
     if isinstance(indexer, IntArrayDimIndexer):
         indices = np.asarray(indexer.dim_sel, np.int64)
-        return indices if indexer.dim_out_sel is None else _unsorted(indices, indexer.dim_out_sel)
+        return indices if indexer.dim_out_sel is None else scattered(indices, indexer.dim_out_sel)
     raise NotHandledError(f"indexer {type(indexer).__name__}")
-
-
-def _unsorted(values: Indices, order: Any) -> Indices:
-    """Put sorted values back to where they come from."""
-    unsorted = np.empty_like(values)
-    unsorted[order] = values
-    return unsorted

@@ -419,6 +419,15 @@ def test_install_refuses_devices_that_it_does_not_know():
         install("gpu")
 
 
+def test_chunks_in_memory_are_written_without_an_event_loop(monkeypatch, caplog):
+    array = create(dtype="i4")
+    monkeypatch.setattr(MemoryStore, "set", None)
+    array[...] = numbers()
+    array[:5, :4] = 0
+    assert own(array)[3:6, :3].tolist() == [[0] * 3, [0] * 3, numbers()[5, :3].tolist()]
+    assert is_gzarrs(caplog)
+
+
 @pytest.mark.parametrize("local", [True, False])
 def test_chunks_lie_in_a_shard_as_zarr_puts_them(local, tmp_path):
     """The order is free, but whoever reads neighbours in one request counts on it."""
