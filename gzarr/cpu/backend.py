@@ -64,17 +64,16 @@ def as_numpy(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.asarray(value)
 
 
-class _Owned:
-    """The memory of an array: NumPy's views keep the object alive that memory is from if it is not an array itself."""
+class Owned:
+    """Memory by its array interface: NumPy's views keep the object alive that it is from if that is no array itself."""
 
-    def __init__(self, array: np.ndarray[Any, Any], owner: object) -> None:
-        self.__array_interface__ = array.__array_interface__
-        self.kept = array, owner
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+        self.__array_interface__, self.owner = interface, owner
 
 
 def owned_by(array: np.ndarray[Any, Any], owner: object) -> np.ndarray[Any, Any]:
     """An array in the same memory that keeps an owner alive, as all views of it do."""
-    shared = np.asarray(_Owned(array, owner))
+    shared = np.asarray(Owned(array.__array_interface__, (array, owner)))
     return shared if shared.dtype == array.dtype else shared.view(array.dtype)
 
 

@@ -26,13 +26,16 @@ def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _
         return
     match method:
         case "min" | "max":
-            _extreme(block, factors, np.fmin if method == "min" else np.fmax, out)
+            better = np.fmin if method == "min" else np.fmax
+            for number, (part, at) in enumerate(_parts(block, factors)):
+                out[at] = better(out[at], part) if number else part
         case "mean" if block.dtype.kind == "c":
             reduce_by_numpy(block.real, factors, method, out.real)
             reduce_by_numpy(block.imag, factors, method, out.imag)
         case "mean":
             with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
-                out[...] = _mean(block, factors, _counts(block.shape, factors), np)
+                counts = _sums(np.broadcast_to(np.True_, block.shape), factors, np.dtype("i8"), np)
+                out[...] = _mean(block, factors, counts, np)
         case _:
             for inside, target in _alike(block.shape, factors):
                 windows = np.sort(_windows(block[inside], target), -1)
@@ -72,14 +75,6 @@ def _parts(block: _Numbers, factors: Sequence[int]) -> Iterator[tuple[_Numbers, 
             yield part, tuple([slice(0, n) for n in part.shape])
 
 
-def _extreme(block: _Numbers, factors: Sequence[int], better: np.ufunc, out: _Numbers) -> None:
-    for number, (part, at) in enumerate(_parts(block, factors)):
-        if number:
-            better(out[at], part, out=out[at])
-        else:
-            out[at] = part
-
-
 def _mean(block: _Numbers, factors: Sequence[int], counts: _Numbers, xp: Any) -> _Numbers:
     """Sums of windows divided by counts. xp: NumPy, or another module of arrays."""
     if block.dtype.kind == "f":
@@ -107,14 +102,6 @@ def _sums(block: _Numbers, factors: Sequence[int], dtype: np.dtype[Any], xp: Any
     for part, at in _parts(block, factors):
         sums[at] += part
     return sums
-
-
-def _counts(shape: Sequence[int], factors: Sequence[int]) -> NDArray[np.int64]:
-    """Number of elements of every window."""
-    counts = np.ones((), np.int64)
-    for n, factor in zip(shape, factors, strict=True):
-        counts = np.multiply.outer(counts, np.minimum(n - np.arange(0, n, factor), factor))
-    return counts
 
 
 def _alike(shape: Sequence[int], factors: Sequence[int]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:

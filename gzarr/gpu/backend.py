@@ -232,35 +232,19 @@ class GpuBackend:
     def place(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], out: Array, fields: Fields) -> None:
         """Decode chunks on the device and copy their parts into ``out``. Raises: CodecError(index), DeviceError."""
         host, plan = chain.prepared
-        if type(out) is Slots and self._device.owns(out.blocks[0]):
-            self._place_copies(chain, buffers, parts, out)
-            return
-        if plan is None or type(out) is Slots or not self._device.owns(out):
+        is_slots, block = type(out) is Slots, out.blocks[0] if type(out) is Slots else out
+        if not self._device.owns(block) or (plan is None and not is_slots):
             self._host.place(host, buffers, parts, out, fields)
             return
-        places = self._places(plan, out, fields)
+        places = plan is not None and self._places(plan, block, fields) and bool(plan.strides or not is_slots)
         with self._pipeline_slots.borrow() as pipeline_slot:
-            if places and not is_small(self._resources, plan, buffers, out):
+            if places and (is_slots or not is_small(self._resources, plan, buffers, out)):
                 place_parts(self._resources, pipeline_slot, plan, buffers, (parts, out, fields))
                 return
-            on_the_host = np.empty(out.shape, out.dtype)
+            here = Slots(tuple(map(_like, out.blocks))) if is_slots else _like(out)
             with np.errstate(all="ignore"):  # as the device casts
-                self._host.place(host, buffers, parts, on_the_host, fields)
-            place_from_host(self._resources, pipeline_slot, plan, on_the_host, parts, out)
-
-    def _place_copies(self, chain: Chain, buffers: Sequence[Any], parts: Sequence[Part], slots: Slots) -> None:
-        """Decode each chunk once and make its copies, on the host if it has to."""
-        host, plan = chain.prepared
-        with self._pipeline_slots.borrow() as pipeline_slot:
-            if plan is not None and plan.strides and self._places(plan, slots.blocks[0], None):
-                place_parts(self._resources, pipeline_slot, plan, buffers, (parts, slots, None))
-                return
-            here = Slots(tuple([np.empty(block.shape, block.dtype) for block in slots.blocks]))
-            self._host.place(host, buffers, parts, here, None)
-            for number, row, *inside in (copy.out for part in parts for copy in part.out):
-                at = slice(row, row + 1), *inside
-                slots.blocks[number][at] = self._device.upload(np.ascontiguousarray(here.blocks[number][at]))
-            self._device.synchronize()
+                self._host.place(host, buffers, parts, here, fields)
+            place_from_host(self._resources, pipeline_slot, plan, here, parts, out)
 
     def _places(self, plan: DevicePlan, out: Array, fields: Fields) -> bool:
         """Whether the placement kernels can do a read. Raises: DeviceError in strict mode, if they should."""
@@ -432,6 +416,11 @@ class GpuBackend:
             return self._host.merge_and_encode(
                 chain, old, OnHost(pipeline_slot, value), parts, fields, keep_empty=keep_empty
             )
+
+
+def _like(array: Array) -> NDArray[Any]:
+    """Memory of the host for what is decoded there instead of into an array of the device."""
+    return np.empty(array.shape, array.dtype)
 
 
 def _all_on_host(steps: Sequence[Step], why: str) -> tuple[Placement, ...]:

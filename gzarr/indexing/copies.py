@@ -88,12 +88,16 @@ class CopyPlan(NamedTuple):
         """Number of elements that are copied."""
         return int(self.spans[:, :, COUNT].prod(axis=1).sum())
 
-    def table(self, first: int, last: int) -> CopyTable:
-        """The chunks from ``first`` to ``last``, without their objects."""
+    def some(self, first: int, last: int) -> "CopyPlan":
+        """The plan of the chunks from ``first`` to ``last``."""
         firsts = self.firsts[first : last + 1]
         copies = slice(*firsts[[0, -1]].tolist())
-        one_each = copies.stop - copies.start == last - first
-        return CopyTable(self.spans[copies], _NO_LISTS, None if one_each else firsts - firsts[0], self.slots[copies])
+        return self._replace(spans=self.spans[copies], firsts=firsts - firsts[0], slots=self.slots[copies])
+
+    def table(self, first: int, last: int) -> CopyTable:
+        """The chunks from ``first`` to ``last``, without their objects."""
+        spans, firsts, slots, *_ = self.some(first, last)
+        return CopyTable(spans, _NO_LISTS, None if len(spans) == last - first else firsts, slots)
 
     def by_object(self, objects: Grid) -> "CopyPlan":
         """The same with the chunks of one stored object together. objects: the grid of these."""
@@ -163,10 +167,7 @@ class CopyBatches:
         first = number * self._size
         last = min(first + self._size, self.nchunks)
         table = self._plan.table(first, last)
-        if self._owned is None:
-            return table
-        owners, bounds, cut = self._owned.cut(first, last)
-        return table._replace(owners=owners, bounds=bounds, cut=cut)
+        return table if self._owned is None else self._owned.told(table, first, last)
 
     def parts(self, number: int, table: CopyTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""
@@ -313,14 +314,12 @@ def plan_arrays(
     all_objects = all_chunks if objects is grid else (arrays, *objects)
     fragments = cut_boxes(np.column_stack([which, starts]), (1, *size), all_chunks)
     plan = make_copies(fragments, fragments.box, (len(which), 1, *size), 1, all_chunks, all_objects)
-    numbers = np.arange(arrays.extent + 1)
-    chunks = plan.spans[plan.firsts[:-1], 0, CHUNK]
-    rows, boxes = np.searchsorted(chunks, numbers), np.searchsorted(which, numbers)
-    firsts, spans = plan.firsts[rows], plan.spans[:, 1:].copy()
-    cuts = zip(pairwise(rows.tolist()), pairwise(boxes.tolist()), pairwise(firsts.tolist()), strict=True)
-    for (row, end), (box, last), (low, high) in cuts:
-        own = plan.firsts[row : end + 1] - low
-        yield CopyPlan(spans[low:high], own, plan.slots[low:high] - box, (last - box, *size), 1, grid)
+    numbers, chunks = np.arange(arrays.extent + 1), plan.spans[plan.firsts[:-1], 0, CHUNK]
+    plan = plan._replace(spans=plan.spans[:, 1:].copy(), grid=grid)
+    ends = (pairwise(np.searchsorted(column, numbers).tolist()) for column in (chunks, which))
+    for (first, last), (box, end) in zip(*ends, strict=True):
+        own = plan.some(first, last)
+        yield own._replace(slots=own.slots - box, shape=(end - box, *size))
 
 
 def _slices(starts: Indices, counts: Indices) -> list[list[slice]]:

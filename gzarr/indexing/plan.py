@@ -70,12 +70,12 @@ class Owned(NamedTuple):
         owners, counts = self.owners.tolist(), np.diff(self.bounds).tolist()
         return ((tuple(owner), list(islice(parts, n))) for owner, n in zip(owners, counts, strict=True))
 
-    def cut(self, first: int, last: int) -> tuple[Indices, Indices, tuple[bool, bool]]:
-        """`CopyTable.owners`, `bounds` and `cut` of some of the chunks."""
+    def told(self, table: Any, first: int, last: int) -> Any:
+        """A table of some of the chunks with its `CopyTable.owners`, `bounds` and `cut`."""
         low, high = np.searchsorted(self.bounds, [first, last - 1], side="right").tolist()
         bounds = self.bounds[low - 1 : high + 1]
         cut = bool(bounds[0] < first), bool(bounds[-1] > last)
-        return self.owners[low - 1 : high], bounds.clip(first, last) - first, cut
+        return table._replace(owners=self.owners[low - 1 : high], bounds=bounds.clip(first, last) - first, cut=cut)
 
 
 def find_owned(coords: Indices, grid: Grid, objects: Grid) -> Owned:

@@ -206,6 +206,7 @@ class JoinedCutter:
         chunk, slots = fragments.chunk[order], slots[order]
         which = np.searchsorted(arrays.first_chunks, chunk, side="right") - 1
         spans = self._spans(which, chunk - arrays.first_chunks[which], fragments.start[order])
+        whole = CopyPlan(spans, firsts, slots, (), n_rows, ())
         # What reads a job looks at all of its blocks, which are many, and those of one array are few.
         block_of, row_of = np.divmod(slots, n_rows)
         used, rank = np.unique(which * len(blocks) + block_of, return_inverse=True)
@@ -216,14 +217,12 @@ class JoinedCutter:
         used %= len(blocks)
         runs = zip(numbers.tolist(), pairwise(cuts.tolist()), pairwise(begins.tolist()), strict=True)
         for number, (first, last), (begin, end) in runs if len(chunk) else ():
-            low, high = firsts[first], firsts[last]
-            own, mine = blocks, slots[low:high]
+            own, plan, io = blocks, whole.some(first, last), arrays.io(number, backend)
             if not self._skip:  # the slots of damaged samples are those of the feed
                 own = tuple([blocks[one] for one in used[begin:end].tolist()])
-                mine = (rank[low:high] - begin) * n_rows + row_of[low:high]
-            io = arrays.io(number, backend)
-            own_firsts = firsts[first : last + 1] - low
-            plan = CopyPlan(spans[low:high], own_firsts, mine, (len(own) * n_rows, *self._size), n_rows, io.layout.grid)
+                copies = slice(firsts[first], firsts[last])
+                plan = plan._replace(slots=(rank[copies] - begin) * n_rows + row_of[copies])
+            plan = plan._replace(shape=(len(own) * n_rows, *self._size), grid=io.layout.grid)
             jobs[number] = ReadJob(io, plan.by_object(io.layout.objects), own)
         return jobs
 

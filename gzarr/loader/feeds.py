@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array, Backend
 from gzarr.chunk_io.reference import ReadJob
-from gzarr.indexing.copies import CopyPlan
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arrays import Reader
 from gzarr.loader.leases import Lease, Leases
@@ -250,10 +249,3 @@ def planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Pl
     if source.reader is None or not len(step.slots):  # samples without elements
         return Planned({}, step.batches, step.opened)
     return Planned(source.reader.jobs(step.fragments, step.slots, blocks), step.batches, step.opened)
-
-
-def chunks_of(plan: CopyPlan, first: int, last: int) -> CopyPlan:
-    """Some chunks of a plan."""
-    firsts = plan.firsts[first : last + 1]
-    copies = slice(*firsts[[0, -1]].tolist())
-    return plan._replace(spans=plan.spans[copies], firsts=firsts - firsts[0], slots=plan.slots[copies])

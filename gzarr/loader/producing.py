@@ -25,7 +25,7 @@ from gzarr.errors import ChunkError
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arrays import stored_dtype
 from gzarr.loader.batches import BatchItem
-from gzarr.loader.feeds import Bools, Feed, Planned, chunks_of
+from gzarr.loader.feeds import Bools, Feed, Planned
 from gzarr.loader.node import NodeTurn, TurnOverError, job_name
 from gzarr.loader.node_memory import NodeMemory
 from gzarr.loader.order import word_of
@@ -258,7 +258,7 @@ def _read_valid(feed: Feed, step: Planned) -> None:
     """Read chunk by chunk, and note the samples of those that are damaged."""
     for job in step.jobs.values():
         for row in range(job.plan.nparts):
-            plan = chunks_of(job.plan, row, row + 1)  # type: ignore[arg-type] # of many boxes
+            plan = job.plan.some(row, row + 1)  # type: ignore[union-attr] # of many boxes
             try:
                 engine.read((job._replace(plan=plan),))
             except ChunkError:

@@ -17,7 +17,7 @@ from gzarr.backend import Array
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.indexing.selection import Indices
-from gzarr.loader.feeds import Bools, Feed, FeedSource, chunks_of, planned
+from gzarr.loader.feeds import Bools, Feed, FeedSource, planned
 from gzarr.loader.leases import Lease, Leases
 from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, PoolPlanner
 from gzarr.loader.node import NodeTurn
@@ -162,7 +162,7 @@ def units_of(jobs: Sequence[ReadJob], n: int) -> list[list[ReadJob]]:
         for job, count, end in zip(jobs, counts, ends.tolist(), strict=True):
             first, last = max(lo - end + count, 0), min(hi - end + count, count)
             if first < last:
-                parts.append(job._replace(plan=chunks_of(job.plan, first, last)))  # type: ignore[arg-type] # of many boxes
+                parts.append(job._replace(plan=job.plan.some(first, last)))  # type: ignore[union-attr] # of many boxes
         units.append(parts)
     return units
 

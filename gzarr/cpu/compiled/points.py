@@ -56,10 +56,7 @@ class PointBatches:
         first, last = self._firsts[number : number + 2].tolist()
         points = self._points
         table = points._replace(coords=points.coords[first:last], starts=points.starts[first : last + 1])
-        if self._owned is None:
-            return table
-        owners, bounds, cut = self._owned.cut(first, last)
-        return table._replace(owners=owners, bounds=bounds, cut=cut)
+        return table if self._owned is None else self._owned.told(table, first, last)
 
     def parts(self, number: int, table: PointTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""

@@ -22,7 +22,7 @@ from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError, OutOfMemoryError
 from gzarr.gpu.device import nvcomp
-from gzarr.gpu.device.base import ThreadedDevice, available_nbytes, is_out_of_memory
+from gzarr.gpu.device.allocators import available_nbytes, is_out_of_memory
 from gzarr.gpu.device.cuda_transfers import watching
 from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.gpu.device.nvcomp_tables import (
@@ -31,7 +31,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     check_capacity,
     compress_options,
 )
-from gzarr.gpu.device.protocol import Checksums, Outcome, Table
+from gzarr.gpu.device.protocol import Checksums, Device, Outcome, Table
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, COMPILER_OPTIONS, KERNELS, source
 from gzarr.profiling import transfers
 
@@ -106,7 +106,7 @@ def _out_of_memory(device: str, error: Exception) -> OutOfMemoryError:
     )
 
 
-class CudaDevice(ThreadedDevice):
+class CudaDevice(Device):
     """One CUDA device.
 
     Attributes

@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from gzarr.backend import T
 from gzarr.concurrency import new_lock
-from gzarr.cpu.backend import owned_by
+from gzarr.cpu.backend import Owned, owned_by
 from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.cpu.scratch import measured
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import emulated_cupy, emulated_streams
-from gzarr.gpu.device.base import ThreadedDevice
 from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, allocated, host_of, view
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.hostbuild import HostKernels
@@ -42,7 +41,7 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_options,
     decompress_temp_nbytes,
 )
-from gzarr.gpu.device.protocol import Checksums, Outcome, Table
+from gzarr.gpu.device.protocol import Checksums, Device, Outcome, Table
 from gzarr.profiling import transfers
 from gzarr.storage.extras import require
 
@@ -83,7 +82,7 @@ class Tally:
             self.live -= nbytes
 
 
-class EmulatedDevice(ThreadedDevice):
+class EmulatedDevice(Device):
     """A device whose memory is the host's.
 
     Parameters
@@ -132,7 +131,10 @@ class EmulatedDevice(ThreadedDevice):
         if isinstance(value, EmulatedArray):
             return value if self.xp is not np else host_of(value)
         interface = getattr(value, "__cuda_array_interface__", None)
-        return None if interface is None else self._made(np.asarray(_Adopted(interface, value)))
+        if interface is None:
+            return None
+        fields = {name: field for name, field in interface.items() if name != "stream"} | {"version": 3}
+        return self._made(np.asarray(Owned(fields, value)))
 
     def current_stream(self) -> EmulatedStream:
         """The stream that this thread's work goes to."""
@@ -174,6 +176,9 @@ class EmulatedDevice(ThreadedDevice):
         """A new block, which is counted."""
         block = self._allocated(lambda: allocated((nbytes,), np.dtype(np.uint8), inside=True))
         return self._made(self.memory.count(block))
+
+    def _empty_pools(self) -> None:
+        """Do nothing, as there are none."""
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A new block, which is counted."""
@@ -347,14 +352,6 @@ def _host(array: Any) -> NDArray[Any]:
 def _check_alignment(codec: str, what: str, addresses: Table, need: int) -> None:
     if (addresses % need).any():
         raise DeviceError(f"{codec}: {what} is not aligned to {need} bytes (nvCOMP status 17)")
-
-
-class _Adopted:
-    """An array interface made of a CUDA array interface, with the same fields. Holds the owner of the memory."""
-
-    def __init__(self, interface: Any, owner: Any) -> None:
-        self.__array_interface__ = {k: v for k, v in interface.items() if k != "stream"} | {"version": 3}
-        self.owner = owner
 
 
 def _lz4(data: bytes, room: int) -> Any:

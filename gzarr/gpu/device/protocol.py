@@ -9,8 +9,9 @@ Memory: within `Device.activate`, everything is allocated from its arenas, and f
 outside of it, from the device's own allocator.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from weakref import WeakSet
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.backend import Array, T
+from gzarr.gpu.device.allocators import is_out_of_memory
 from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.profiling.recorder import Marker
 
@@ -58,6 +60,8 @@ class Checksums(NamedTuple):
 class Device(Marker, Protocol):
     """A device with its own memory, kernels and batched decoders; as a `Marker`, it marks the stages of a profile.
 
+    What devices do alike is here: each thread takes its memory from the arenas that are active.
+
     Attributes
     ----------
     name : str
@@ -71,6 +75,11 @@ class Device(Marker, Protocol):
     name: str
     xp: Any
     keepers: WeakSet[Any]
+    _local: threading.local
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self.keepers = WeakSet()
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the device's memory."""
@@ -150,6 +159,40 @@ class Device(Marker, Protocol):
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory of the active arena, from which uploads are fast."""
+        arena = self._staging
+        return self.allocate_pinned(nbytes) if arena is None else arena.take(nbytes)
+
+    @property
+    def _staging(self) -> Staging | None:
+        """The active pinned memory."""
+        return getattr(self._local, "staging", None)
+
+    @contextmanager
+    def _active(self, **state: Any) -> Iterator[None]:
+        """Set what this thread's memory comes from."""
+        current = self._local.__dict__
+        outer = dict(current)
+        current.update(state)
+        try:
+            yield
+        finally:
+            current.clear()
+            current.update(outer)
+
+    def _allocated(self, allocate: Callable[[], Any]) -> Any:
+        """Allocate, once more if there is no memory before what is kept for later has been given back."""
+        try:
+            return allocate()
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        for keeper in list(self.keepers):
+            keeper.release()
+        self._empty_pools()
+        return allocate()
+
+    def _empty_pools(self) -> None:
+        """Give back the unused memory of pools."""
         ...
 
     def upload(self, host: NDArray[Any]) -> Array:
@@ -165,6 +208,14 @@ class Device(Marker, Protocol):
 
         The results are in staging memory, and valid until the active arena is rewound.
         """
+        copies = [self.staging(array.nbytes).view(array.dtype).reshape(array.shape) for array in arrays]
+        for array, host in zip(arrays, copies, strict=True):
+            self._begin_download(array, host)
+        self.synchronize()
+        return copies
+
+    def _begin_download(self, array: Array, host: NDArray[Any]) -> None:
+        """Copy an array to pinned memory in stream order, without a wait."""
         ...
 
     def synchronize(self) -> None:

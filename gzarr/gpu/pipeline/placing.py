@@ -116,17 +116,21 @@ def place_from_host(
     resources: Resources,
     pipeline_slot: PipelineSlot,
     plan: DevicePlan,
-    decoded: Array,
+    decoded: Any,
     parts: Sequence[Part],
-    out: Array,
+    out: Any,
 ) -> None:
     """Upload the parts of a result that the host has decoded, in one copy."""
     if not parts:
         return
+    places = [(decoded, out, part.out) for part in parts]
+    if isinstance(out, Slots):
+        copies = [copy.out for part in parts for copy in part.out]
+        places = [(decoded.blocks[n], out.blocks[n], (slice(row, row + 1), *at)) for n, row, *at in copies]
     naxes = len(parts[0].out) if isinstance(parts[0].out, tuple) else 1
-    if out.ndim > naxes:  # a field whose elements are arrays
-        for part in parts:
-            out[part.out] = resources.device.upload(np.ascontiguousarray(decoded[part.out]))
+    if isinstance(out, Slots) or out.ndim > naxes:  # or a field whose elements are arrays
+        for here, there, at in places:
+            there[at] = resources.device.upload(np.ascontiguousarray(here[at]))
         resources.device.synchronize()
         return
     memory = memory_of(resources.device, out)
