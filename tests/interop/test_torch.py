@@ -134,6 +134,7 @@ def test_tensors_are_arrays_samplers_and_ends_of_a_loader(label):
     assert len(windows.batch_ids(0)) == 8
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
 def test_sparse_rows_are_csr_tensors():
     scipy = pytest.importorskip("scipy.sparse")
     matrix = scipy.random(30, 20, 0.2, "csr", dtype="f4", random_state=0)
@@ -153,6 +154,7 @@ def test_samples_of_varying_length_are_a_nested_tensor():
     assert [row.tolist() for row in nested.unbind()] == [[0, 1, 2], [], [3, 4, 5]]
 
 
+@pytest.mark.filterwarnings("ignore")  # what Lightning warns of is its own affair
 def test_lightning_gives_each_batch_once():
     lightning = pytest.importorskip("lightning.pytorch")
     seen = []
