@@ -265,7 +265,7 @@ def verify_place(
     survey(place, found)
     if not (found.groups or found.arrays or found.problems):
         expect_node(place.store, place.path, None)
-    nbytes = {path: _nbytes(meta) for path, meta in found.arrays}
+    nbytes = {path: meta.nbytes for path, meta in found.arrays}
     n_objects = 0
     with counted(progress, sum(nbytes.values())) as add:
         for path, meta in found.arrays:
@@ -286,10 +286,6 @@ def verify_place(
         nobjects=n_objects,
         nbytes=sum(nbytes.values()),
     )
-
-
-def _nbytes(meta: ArrayMeta) -> int:
-    return math.prod(meta.shape) * meta.data_type.dtype.itemsize
 
 
 class _Verified(NamedTuple):

@@ -123,11 +123,6 @@ class _Pair(NamedTuple):
     a: tuple[Place, ArrayMeta]
     b: tuple[Place, ArrayMeta]
 
-    @property
-    def nbytes(self) -> int:
-        """Decoded bytes of one side."""
-        return math.prod(self.a[1].shape) * self.a[1].data_type.dtype.itemsize
-
 
 def compare_places(
     a: Place,
@@ -157,7 +152,7 @@ def compare_places(
             if isinstance(one, ArrayMeta) and isinstance(two, ArrayMeta):
                 pairs.append(_Pair(path, (_below(a, path), one), (_below(b, path), two)))
     wanted = [] if metadata_only else [pair for pair in pairs if pair.a[1].shape == pair.b[1].shape]
-    nbytes = sum(pair.nbytes for pair in wanted)
+    nbytes = sum(pair.a[1].nbytes for pair in wanted)
     with counted(progress, nbytes) as add:
         for pair in wanted:
             try:

@@ -29,10 +29,6 @@ _UNITS = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": 
 _UNITS |= {"h": "hours", "D": "days"}
 
 
-def _netcdf4() -> Any:
-    return require("netCDF4", "netcdf", "the conversion of NetCDF files")
-
-
 # -- from netCDF -------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +113,7 @@ def to_netcdf(
     (2, 3)
     """
     node = node_of(source)
-    netcdf4 = _netcdf4()
+    netcdf4 = require("netCDF4", "netcdf", "the conversion of NetCDF files")
     nodes = list(node.members(None)) if isinstance(node, Group) else [(node.basename or "data", node)]
     with (
         replacing(path, overwrite=overwrite) as partial,

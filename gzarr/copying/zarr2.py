@@ -4,7 +4,6 @@ A dry run of the whole copy precedes the first write. So what would stop it midw
 element type that the destination lacks) stops it at the start. An array appears at its destination when it is complete.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -294,7 +293,7 @@ def _to_zarr(source: Source, dest: Group, name: str, options: _Zarr2Options) -> 
         with suppress(GzarrError, OSError):  # the error that stopped the copy matters more
             planning.delete_objects(dest.store, job)
         raise
-    return math.prod(job.meta.shape) * job.meta.data_type.dtype.itemsize
+    return job.meta.nbytes
 
 
 def _to_hdf5(source: Source, dest: Any, name: str, options: _Zarr2Options) -> int:

@@ -148,7 +148,7 @@ class ConsolidatedStore(WrapperStore):
         others = [request for request, inner in zip(requests, served, strict=True) if inner is None]
         rest = iter(self._store.get_many(others) if others else ())
         return [
-            next(rest) if inner is None else _range(loaded.text(inner), request)
+            next(rest) if inner is None else (text := loaded.text(inner)) and cut(text, *request[1:])
             for request, inner in zip(requests, served, strict=True)
         ]
 
@@ -195,10 +195,6 @@ class ConsolidatedStore(WrapperStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(ConsolidatedStore, frozen=self._frozen), (self._store, self._path, self._key)
-
-
-def _range(text: bytes | None, request: Request) -> Buffer | None:
-    return None if text is None else cut(text, *request[1:])
 
 
 def open_consolidated_node(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from gzarr.codecs.sharding import ShardingCodec
@@ -75,6 +76,11 @@ class ArrayMeta:
                 order = codec.permutation(len(shape))
                 shape = [shape[order.index(axis)] for axis in range(len(order))]
         return tuple(shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Decoded bytes of all elements."""
+        return prod(self.shape) * self.data_type.dtype.itemsize
 
     @property
     def chunk_grid(self) -> Grid:

@@ -151,7 +151,8 @@ def open_store(
     if storage_options and not is_place:
         names = ", ".join(storage_options) if ELSEWHERE.issuperset(storage_options) else "storage_options"
         raise StoreError(f"{names} cannot be given with a {type(store_like).__name__}: it is no path or URL")
-    if isinstance(place := getattr(store_like, "store_path", store_like), StorePath) or _is_zarr_path(place):
+    place = getattr(store_like, "store_path", store_like)
+    if isinstance(place, StorePath) or is_instance(place, "zarr.storage", "StorePath"):
         sealed = read_only or bool(getattr(store_like, "read_only", False))  # an array may be, in a store that is not
         return open_store(place.store, read_only=sealed)[0], place.path
     brought = _brought(store_like, read_only)
@@ -200,11 +201,6 @@ def _brought(value: Any, read_only: bool) -> Store | None:
 
         return FsspecStore.from_upath(value, read_only)
     return None
-
-
-def _is_zarr_path(value: object) -> bool:
-    """Whether a value is a place in a store of zarr-python."""
-    return is_instance(value, "zarr.storage", "StorePath")
 
 
 def _open_path(

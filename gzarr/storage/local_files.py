@@ -29,11 +29,6 @@ from gzarr.storage.file_locks import (
 from gzarr.storage.leftover_files import prune
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path, replace_file
 
-try:
-    from fcntl import ioctl
-except ImportError:  # Windows
-    ioctl = None  # type: ignore[assignment]
-
 # Nobody waits for the other end of a pipe; files are read as without O_NONBLOCK.
 READ_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK"))
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -49,8 +44,8 @@ _CALL_NBYTES = 1 << 28
 _UNCHECKED_NBYTES = 1 << 20
 _LAST_OFFSET = (1 << 63) - 1
 
-#: Linux's request to share the blocks of another file (FICLONE, linux/fs.h), and bytes of a copy without such help.
-_CLONE, _COPIED_NBYTES = 0x40049409, 1 << 20
+#: Bytes of a copy without the help of the system.
+_COPIED_NBYTES = 1 << 20
 #: An open file, and a number of its first bytes.
 _Start: TypeAlias = tuple[int, int]
 
@@ -174,22 +169,18 @@ def replace_end(path: str, version: "FileVersion", kept: int, tail: bytes) -> bo
 
 def _copy_start(source: int, nbytes: int, target: int) -> None:
     """Copy the first bytes of an open file to the start of another, which is empty and then stands behind them."""
-    try:
-        ioctl(target, _CLONE, source)
-        os.ftruncate(target, nbytes)
-    except (TypeError, OSError):  # the system or the file system cannot
-        copy, done = getattr(os, "copy_file_range", _copy_range), 0
-        while done < nbytes:
-            try:
-                copied = copy(source, target, min(nbytes - done, _CALL_NBYTES), done, done)
-            except OSError as error:
-                if copy is _copy_range or error.errno in FULL:
-                    raise
-                copy, copied = _copy_range, 0
-            else:
-                if not copied:
-                    raise OSError(errno.EIO, f"the file ends after {done} of {nbytes} bytes")
-            done += copied
+    copy, done = getattr(os, "copy_file_range", _copy_range), 0  # which shares blocks where the file system can
+    while done < nbytes:
+        try:
+            copied = copy(source, target, min(nbytes - done, _CALL_NBYTES), done, done)
+        except OSError as error:
+            if copy is _copy_range or error.errno in FULL:
+                raise
+            copy, copied = _copy_range, 0
+        else:
+            if not copied:
+                raise OSError(errno.EIO, f"the file ends after {done} of {nbytes} bytes")
+        done += copied
     os.lseek(target, nbytes, os.SEEK_SET)
 
 

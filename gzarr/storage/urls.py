@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -182,17 +183,11 @@ def _obstore_store(url: str, options: Mapping[str, Any]) -> Any | None:
         raise StoreError(f"cannot open {without_secrets(url)!r}: {said}") from shown_cause(error)
 
 
-def _with_durations(retry: Mapping[str, Any]) -> dict[str, Any]:
+def _with_durations(value: Any) -> Any:
     """Seconds as the durations that obstore wants."""
-    from datetime import timedelta
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {k: convert(v) for k, v in value.items()}
-        return timedelta(seconds=value) if isinstance(value, float) else value
-
-    converted: dict[str, Any] = convert(retry)
-    return converted
+    if isinstance(value, Mapping):
+        return {name: _with_durations(one) for name, one in value.items()}
+    return timedelta(seconds=value) if isinstance(value, float) else value
 
 
 def to_obstore(options: Mapping[str, Any]) -> dict[str, Any] | None:

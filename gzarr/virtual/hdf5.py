@@ -181,7 +181,8 @@ def _array(dataset: Any, path: str, source: Source, library: Library) -> tuple[b
         return array_document(shape, dtype, chunks, codecs, **options), find
     if not is_text and not has_one_order(dtype):
         dtype = np.dtype([(name, dtype[name].newbyteorder("<")) for name in dtype.names])
-    chunks = dataset.chunks or _rows(shape, source.itemsize if is_text else dtype.itemsize)
+    itemsize = source.itemsize if is_text else dtype.itemsize
+    chunks = dataset.chunks or cut_run(shape, itemsize, 0, _READ_NBYTES)[0]
     what = InChunks(library, path, shape, chunks)
     read = partial(_read_texts, what) if is_text else partial(_read_elements, what, dtype)
     obstacle = _missing_filters(dataset)
@@ -317,11 +318,6 @@ def _chunk_table(what: InChunks, dtype: np.dtype[Any], codecs: Sequence[Codec]) 
 
 def _counts(shape: Coords, chunks: Coords) -> Coords:
     return tuple([-(-n // c) for n, c in zip(shape, chunks, strict=True)])
-
-
-def _rows(shape: Coords, itemsize: int) -> Coords:
-    """Shape of the chunks in which h5py reads a dataset that has none."""
-    return cut_run(shape, itemsize, 0, _READ_NBYTES)[0]
 
 
 def _block(what: InChunks, coords: Coords, dtype: Any) -> Any:

@@ -114,10 +114,6 @@ def _is_object(text: str) -> bool:
     return True
 
 
-def _is_document(key: str) -> bool:
-    return key.rpartition("/")[2] in DOCUMENTS
-
-
 def _document(value: Any) -> bytes:
     return _inline(value) if isinstance(value, str) else json.dumps(value).encode()
 
@@ -148,7 +144,7 @@ class _KeyColumns:
         if len(places) < len(refs):
             with reading(self._name):
                 for key, value in refs.items():
-                    if _is_document(key):
+                    if key.rpartition("/")[2] in DOCUMENTS:
                         self._documents[key] = _document(value)
                     elif key not in places:
                         self._inline[key] = _inline(value) if isinstance(value, str) else self._refuse(key, value)
@@ -369,9 +365,6 @@ def _columns(file: io.BytesIO) -> _Columns:
     else:
         raise MissingExtraError("references in Parquet need pyarrow or fastparquet: pip install 'gzarr[kerchunk]'")
     zeros = np.zeros(len(codes), np.int64)
-    inline = {at: raw.encode() if isinstance(raw, str) else raw for at, raw in enumerate(raws) if _is_given(raw)}
+    given = {at: raw for at, raw in enumerate(raws) if isinstance(raw, (bytes, str))}
+    inline = {at: raw.encode() if isinstance(raw, str) else raw for at, raw in given.items()}
     return _Columns(np.asarray(codes), list(names), column.get("offset", zeros), column.get("size", zeros), inline)
-
-
-def _is_given(raw: Any) -> bool:
-    return isinstance(raw, (bytes, str))

@@ -108,7 +108,7 @@ class VirtualStore(Store):
 
     def __init__(self, find: Callable[[], Contents], name: str) -> None:
         self._find, self._name = find, name
-        self._contents = contents = find()
+        self.contents = contents = find()
         self._keys = contents.keys or {}
         self._asked: set[str] = set()
         #: The versions of objects that are read, by number.
@@ -127,15 +127,10 @@ class VirtualStore(Store):
     @property
     def concurrency(self) -> int:  # type: ignore[override]  # what tables lead to is known when they are made
         """How many requests to have under way at once."""
-        new = self._contents.objects[self._n_seen :]
+        new = self.contents.objects[self._n_seen :]
         self._n_seen += len(new)
         self._concurrency = max([self._concurrency, *{store.concurrency for store, _ in new}])
         return self._concurrency
-
-    @property
-    def contents(self) -> Contents:
-        """What the files hold."""
-        return self._contents
 
     @property
     def tables(self) -> Tables:
@@ -162,18 +157,18 @@ class VirtualStore(Store):
 
     def _chunks(self, path: str) -> Chunks | None:
         """The chunks of an array, which may be looked for now. Raises: CopyError, ReplacedError."""
-        chunks = self._contents.arrays.get(path)
+        chunks = self.contents.arrays.get(path)
         if chunks is not None and path not in self._asked:
             self._check_kept()
             self._asked.add(path)
-            for number, token in dict(self._contents.tokens).items():
+            for number, token in dict(self.contents.tokens).items():
                 self.tokens.setdefault(number, token)  # other threads may be adding some
         return chunks
 
     def object_at(self, number: int) -> tuple[Store, str, object | None]:
         """An object by its number: the store that has it, its key, and the token of the version that is read."""
-        store, key = self._contents.objects[number]
-        if store is self._contents.fixed:
+        store, key = self.contents.objects[number]
+        if store is self.contents.fixed:
             return store, key, FIXED
         if number not in self.tokens:
             self.tokens.setdefault(number, token_of(store, key))  # the first of several threads says it
@@ -186,14 +181,14 @@ class VirtualStore(Store):
         made: dict[int, tuple[Reader, list[tuple[int, Coords]]]] = {}
         for position, request in enumerate(requests):
             key, start, length = request
-            document = self._contents.documents.get(key)
+            document = self.contents.documents.get(key)
             if document is not None:
                 found[position] = cut(document, start, length)
                 continue
             path, _, name = key.rpartition("/")
             if name in DOCUMENTS:  # no table is made to look for these
-                if path in self._contents.unreadable:
-                    raise CopyError(f"{self._name}: {self._contents.unreadable[path]}")
+                if path in self.contents.unreadable:
+                    raise CopyError(f"{self._name}: {self.contents.unreadable[path]}")
                 continue
             place = self._place(key)
             if place is None:
@@ -229,15 +224,15 @@ class VirtualStore(Store):
         """Read ranges of objects, those in one store together."""
         by_store: dict[int, list[Range]] = {}
         for one in ranges:
-            by_store.setdefault(id(self._contents.objects[one.number][0]), []).append(one)
+            by_store.setdefault(id(self.contents.objects[one.number][0]), []).append(one)
         for mine in by_store.values():
-            self._read(self._contents.objects[mine[0].number][0], mine, found)
+            self._read(self.contents.objects[mine[0].number][0], mine, found)
 
     def _read(self, store: Store, mine: Sequence[Range], found: list[Buffer | None]) -> None:
         """Read the ranges of objects that are in one store."""
-        objects, name = self._contents.objects, self._name
+        objects, name = self.contents.objects, self._name
         numbers = dict.fromkeys(one.number for one in mine)
-        versions = None if store is self._contents.fixed else store.versions
+        versions = None if store is self.contents.fixed else store.versions
         if versions is not None:
             new = [number for number in numbers if number not in self.tokens]
             for number, token in zip(new, versions.tokens([objects[number][1] for number in new]), strict=True):
@@ -258,7 +253,7 @@ class VirtualStore(Store):
 
     def _check_kept(self) -> None:
         """Raise ReplacedError if the files that a library has just read are not those that were opened."""
-        kept = [(self._contents.objects[0], self.tokens[0])] if 0 in self.tokens else []
+        kept = [(self.contents.objects[0], self.tokens[0])] if 0 in self.tokens else []
         for one, token in (*kept, *self._beside):
             if token is not None and is_other(token_of(*one), token):
                 raise ReplacedError(f"{self._name}: {one[1]!r} was replaced; open it again")
@@ -281,22 +276,22 @@ class VirtualStore(Store):
 
     def list_prefix(self, prefix: str = "") -> Iterator[str]:
         """All keys that lie under a path."""
-        yield from under(self._contents.documents, prefix)
-        for path in self._contents.arrays:
+        yield from under(self.contents.documents, prefix)
+        for path in self.contents.arrays:
             if not prefix or f"{path}/".startswith(f"{prefix}/") or f"{prefix}/".startswith(f"{path}/") or not path:
                 yield from under(self._chunk_keys(path), prefix)
 
     def list_dir(self, path: str = "") -> tuple[list[str], list[str]]:
         """Names directly under a path, sorted: (objects, sub-paths)."""
-        keys = list(under(self._contents.documents, path))
-        for array in self._contents.arrays:
+        keys = list(under(self.contents.documents, path))
+        for array in self.contents.arrays:
             if array == path or not array or f"{path}/".startswith(f"{array}/"):
                 keys += self._chunk_keys(array)
         return children(keys, path)
 
     def _chunk_keys(self, path: str) -> Iterator[str]:
         """Keys of the chunks that an array has."""
-        chunks, key = self._contents.arrays[path], self._encoding(path).under(path)
+        chunks, key = self.contents.arrays[path], self._encoding(path).under(path)
         if isinstance(chunks, Reader):
             yield from map(key, product(*map(range, chunks.counts)))
             return
@@ -311,8 +306,8 @@ class VirtualStore(Store):
 
     def nbytes_stored(self, path: str = "") -> int:
         """Bytes stored under a path."""
-        total = sum(len(self._contents.documents[key]) for key in under(self._contents.documents, path))
-        for array, chunks in self._contents.arrays.items():
+        total = sum(len(self.contents.documents[key]) for key in under(self.contents.documents, path))
+        for array, chunks in self.contents.arrays.items():
             if (not path or f"{array}/".startswith(f"{path}/")) and isinstance(chunks, ChunkTable):
                 total += int(chunks.lengths.clip(0).sum())
         return total
@@ -323,8 +318,8 @@ class VirtualStore(Store):
 
     def close(self) -> None:
         """Close the file that a library may hold open."""
-        if self._contents.close is not None:
-            self._contents.close()
+        if self.contents.close is not None:
+            self.contents.close()
 
     def check_writable(self) -> None:
         """Refuse. Raises: ReadOnlyError."""
