@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from gzarr.images.ome.axes import unit_name, unit_type
-from gzarr.virtual.tiff_tags import band_names, fraction, pixel_size
+from gzarr.virtual.tiff_tags import band_names, fraction, parsed_xml, pixel_size
 
 #: Micrometers of the units of the tag ResolutionUnit.
 _RESOLUTION_UM = {2: 25400.0, 3: 10000.0}
@@ -59,13 +58,9 @@ def describe(file: Any, number: int, series: Any) -> Description:
 
 def _of_ome(text: str, number: int, series: Any) -> Description:
     """From OME-XML. The number counts the series that the file has: images may be listed that it lacks."""
-    if "<!DOCTYPE" in text:  # whose entities might expand to gigabytes; OME-XML has none
-        return Description()
-    try:
-        root = ET.fromstring(text)  # noqa: S314 - see above
-    except ET.ParseError:
-        return Description()
-    listed = [(image, pixels) for image in root.findall("{*}Image") for pixels in image.findall("{*}Pixels")]
+    root = parsed_xml(text)
+    images = [] if root is None else root.findall("{*}Image")
+    listed = [(image, pixels) for image in images for pixels in image.findall("{*}Pixels")]
     named = [found for found in listed[number:] if found[0].get("Name") in (None, series.name)]
     if not named:
         return Description()

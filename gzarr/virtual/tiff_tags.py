@@ -84,15 +84,17 @@ def nodata_of(page: Any, dtype: np.dtype[Any]) -> Any:
     return None
 
 
+def parsed_xml(text: str) -> ET.Element | None:
+    """The root of XML; None if it is none, or declares entities, which might expand to gigabytes."""
+    with suppress(ET.ParseError):
+        return None if "<!DOCTYPE" in text else ET.fromstring(text)  # noqa: S314 - see above
+    return None
+
+
 def band_names(page: Any) -> dict[int, str]:
     """The names of bands by number, as GDAL has described them."""
-    text = str(page.tags.valueof("GDAL_METADATA", ""))
-    if "<!DOCTYPE" in text:  # whose entities might expand to gigabytes; GDAL writes none
-        return {}
-    try:
-        items = list(ET.fromstring(text).iter("Item"))  # noqa: S314 - see above
-    except ET.ParseError:
-        return {}
+    root = parsed_xml(str(page.tags.valueof("GDAL_METADATA", "")))
+    items = () if root is None else root.iter("Item")
     named = [item for item in items if item.get("role") == "description" and item.text]
     return {int(item.get("sample", "0")): str(item.text) for item in named if item.get("sample", "0").isdecimal()}
 

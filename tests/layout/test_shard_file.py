@@ -4,6 +4,7 @@ import errno
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -112,25 +113,19 @@ def test_the_last_chunk_that_goes_takes_the_file_with_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("error", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP])
 def test_systems_that_do_not_copy_are_copied_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
-    def refuse(*_: Any) -> int:
-        raise OSError(error, os.strerror(error))
-
     array = shards(tmp_path)
     array[:] = 1
-    monkeypatch.setattr(os, "copy_file_range", refuse)
+    monkeypatch.setattr(os, "copy_file_range", Mock(side_effect=OSError(error, "")))
     monkeypatch.setattr(local_files, "_COPIED_NBYTES", 100)
     array[5:7] = 2
     assert array[:9].tolist() == [1, 1, 1, 1, 1, 2, 2, 1, 1]
 
 
 def test_a_full_disk_leaves_the_old_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     array = shards(tmp_path)
     array[:] = 1
     before = files(tmp_path)[0].read_bytes()
-    monkeypatch.setattr(os, "copy_file_range", refuse)
+    monkeypatch.setattr(os, "copy_file_range", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
     with pytest.raises(StoreError, match=r"cannot write .*c/0.*No space left"):
         array[5:7] = 2
     assert files(tmp_path)[0].read_bytes() == before
