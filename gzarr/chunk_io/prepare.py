@@ -63,28 +63,15 @@ def prepare_array(
     chunk_cache: where its decoded chunks are cached. allow_pickle: whether pickled objects are loaded.
     Raises: MetadataError if the codecs do not fit the chunks, UnknownCodecError, MissingExtraError.
     """
-    try:
-        return _prepared(meta, store, path, backend, chunk_cache, allow_pickle=allow_pickle)
-    except (MetadataError, MissingExtraError) as error:
-        raise type(error)(f"{codecs_in_errors(meta, store, path)}: {error}") from error
-
-
-def is_prepared(meta: ArrayMeta, backend: Backend, *, allow_pickle: bool) -> bool:
-    """Whether an array of the same codecs and chunks was prepared before, so that this one can be at any time."""
-    entries = _shared.get(backend)
-    return entries is not None and _key(*_made_of(meta, allow_pickle=allow_pickle)) in entries
-
-
-def _prepared(
-    meta: ArrayMeta, store: Store, path: str, backend: Backend, chunk_cache: ChunkCache | None, *, allow_pickle: bool
-) -> ArrayIO:
     make = partial(_chunks, meta, backend, allow_pickle=allow_pickle)
     made_of = _made_of(meta, allow_pickle=allow_pickle)
-    cuts, only_chain, chain, levels, nbytes = _share(backend, *made_of, meta.codecs, make)
-    grid = _subdivided(meta.grid, cuts)
-    names = Names(path, meta.keys)
-    if documents := chains_of(store.tables, path):
-        only_chain, chain = None, _by_table(documents, store, path, grid, backend)
+    try:
+        cuts, only_chain, chain, levels, nbytes = _share(backend, *made_of, meta.codecs, make)
+        grid, names = _subdivided(meta.grid, cuts), Names(path, meta.keys)
+        if documents := chains_of(store.tables, path):
+            only_chain, chain = None, _by_table(documents, store, path, grid, backend)
+    except (MetadataError, MissingExtraError) as error:
+        raise type(error)(f"{codecs_in_errors(meta, store, path)}: {error}") from error
     if levels is None:
         layout = Layout(grid, meta.grid, names)
     else:
@@ -104,6 +91,12 @@ def _prepared(
         cache=cache,
         marker=backend.marker,
     )
+
+
+def is_prepared(meta: ArrayMeta, backend: Backend, *, allow_pickle: bool) -> bool:
+    """Whether an array of the same codecs and chunks was prepared before, so that this one can be at any time."""
+    entries = _shared.get(backend)
+    return entries is not None and _key(*_made_of(meta, allow_pickle=allow_pickle)) in entries
 
 
 class _Chunks(NamedTuple):

@@ -150,22 +150,13 @@ def stream_decoder(
     return decode
 
 
-def gzip_decoder(expected: int | None, most: int | None = None) -> Function:
-    """Decodes gzip members."""
-    return _deflate_decoder(GZIP, stream_decoder("gzip", _zlib(GZIP), expected, b"\x1f\x8b", most), expected)
+def deflate_decoder(wbits: int, expected: int | None, most: int | None = None) -> Function:
+    """Decodes a zlib stream, or gzip members.
 
-
-def zlib_decoder(expected: int | None, most: int | None = None) -> Function:
-    """Decodes a zlib stream."""
-    return _deflate_decoder(ZLIB, stream_decoder("zlib", _zlib(ZLIB), expected, None, most), expected)
-
-
-def _zlib(wbits: int) -> Callable[[], Any]:
-    return lambda: zlib.decompressobj(wbits)
-
-
-def _deflate_decoder(wbits: int, rest: Function, expected: int | None) -> Function:
-    """Decodes one stream of a known size with libdeflate, in half of zlib's time; ``rest`` takes all others."""
+    One stream of a known size is decoded with libdeflate, in half of the time; zlib takes all others.
+    """
+    name, magic = ("gzip", b"\x1f\x8b") if wbits == GZIP else ("zlib", None)
+    rest = stream_decoder(name, lambda: zlib.decompressobj(wbits), expected, magic, most)
     deflate = _libdeflate()
     if deflate is None or not expected:
         return rest
@@ -209,20 +200,11 @@ def deflate_encoder(wbits: int, level: int) -> Function:
     return lambda data: compress(data, level)
 
 
-def bz2_decoder(expected: int | None, most: int | None = None) -> Function:
-    """Decodes bzip2 streams."""
-    return stream_decoder("bz2", bz2.BZ2Decompressor, expected, b"BZh", most)
-
-
 def lzma_decoder(expected: int | None, config: Mapping[str, Any], most: int | None = None) -> Function:
     """Decodes LZMA streams. Only raw ones need filters; containers record theirs."""
     container = config.get("format", lzma.FORMAT_XZ)
-    if container == lzma.FORMAT_RAW:
-        filters = config.get("filters")
-        return stream_decoder(
-            "lzma", lambda: lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=filters), expected, None, most
-        )
-    return stream_decoder("lzma", lambda: lzma.LZMADecompressor(container), expected, b"\xfd7zXZ\0", most)
+    filters, magic = (config.get("filters"), None) if container == lzma.FORMAT_RAW else (None, b"\xfd7zXZ\0")
+    return stream_decoder("lzma", partial(lzma.LZMADecompressor, container, filters=filters), expected, magic, most)
 
 
 def lz4_decoder(expected: int | None, most: int | None = None) -> Function:
@@ -245,7 +227,7 @@ def lz4_decoder(expected: int | None, most: int | None = None) -> Function:
 def gzip_codec(step: Step) -> Codec:
     """Gzip."""
     spec: Any = step.spec
-    decode = gzip_decoder(step.decoded.nbytes, most_decoded(step))
+    decode = deflate_decoder(GZIP, step.decoded.nbytes, most_decoded(step))
     return per_chunk("gzip", decode, deflate_encoder(GZIP, spec.level))
 
 
@@ -277,9 +259,9 @@ def crc32c_codec(step: Step) -> Codec:
 DECODERS: Mapping[str, Callable[[int | None, int | None], Function]] = {
     "blosc": blosc_decoder,
     "zstd": zstd_decoder,
-    "gzip": gzip_decoder,
-    "zlib": zlib_decoder,
-    "bz2": bz2_decoder,
+    "gzip": partial(deflate_decoder, GZIP),
+    "zlib": partial(deflate_decoder, ZLIB),
+    "bz2": lambda expected, most: stream_decoder("bz2", bz2.BZ2Decompressor, expected, b"BZh", most),
     "lz4": lz4_decoder,
 }
 CODECS = {"blosc": blosc_codec, "crc32c": crc32c_codec, "gzip": gzip_codec, "zstd": zstd_codec}

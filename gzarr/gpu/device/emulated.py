@@ -26,10 +26,9 @@ from gzarr.cpu.backend import Owned, owned_by
 from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.cpu.scratch import measured
 from gzarr.errors import DeviceError
-from gzarr.gpu.device import emulated_cupy, emulated_streams
+from gzarr.gpu.device import emulated_cupy, emulated_streams, hostbuild
 from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, allocated, host_of, view
 from gzarr.gpu.device.emulated_streams import EmulatedStream
-from gzarr.gpu.device.hostbuild import HostKernels
 from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.gpu.device.nvcomp_tables import (
     CODECS,
@@ -118,7 +117,6 @@ class EmulatedDevice(Device):
         self.free = free
         self.memory = Tally()
         self.pinned = Tally()
-        self._kernels = HostKernels()
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the device's memory: one of its own arrays, of a dtype that a GPU has."""
@@ -249,7 +247,7 @@ class EmulatedDevice(Device):
         """Run a kernel, one thread after the other."""
         self.launches.append(kernel)
         plain = tuple(self.address(a) if isinstance(a, (np.ndarray, EmulatedArray)) else a for a in args)
-        self._kernels.launch(kernel, n_threads, plain)
+        hostbuild.launch(kernel, n_threads, plain)
 
     def decoders(self) -> frozenset[str]:
         """The formats that installed host libraries decode as bare streams."""

@@ -41,6 +41,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+is_available = cuda.is_available
 #: Names of NumPy that CuPy lacks.
 _MISSING = _names(
     "asmatrix block bmat busday_count busday_offset busdaycalendar bytes_ char character clongdouble complex256 core "
@@ -99,9 +100,7 @@ def asarray(
     return array(a, dtype, copy, order or "K")
 
 
-def asanyarray(a: Any, dtype: Any = None, order: str | None = None, *, blocking: bool = False) -> EmulatedArray:
-    """Return values of the host or of the device as an array of the device, without a copy if possible."""
-    return array(a, dtype, None, order or "K")
+asanyarray = asarray
 
 
 def asnumpy(
@@ -136,11 +135,6 @@ def get_default_memory_pool() -> Any:
 
 #: What stands for CuPy's pool of pinned memory.
 get_default_pinned_memory_pool = get_default_memory_pool
-
-
-def is_available() -> bool:
-    """Return whether there is a device: always."""
-    return True
 
 
 def get_array_module(*args: Any) -> Any:

@@ -144,29 +144,28 @@ def _as_c(kernel: str, argument: Argument, value: Any) -> Any:
     return ctypes.c_void_p(value.ctypes.data)
 
 
-class HostKernels:
-    """Runs the kernels on host memory. Their library is loaded at the first launch, once for the process."""
+def launch(name: str, n_threads: int, args: Sequence[Any]) -> None:
+    """Run a kernel on host memory to its end, one thread after the other.
 
-    def launch(self, name: str, n_threads: int, args: Sequence[Any]) -> None:
-        """Run a kernel to its end, one thread after the other.
+    The library of the kernels is loaded at the first launch, once for the process.
 
-        name: one of `KERNELS`.
-        n_threads: threads wanted, rounded up to whole blocks; none for an empty launch.
-        args: in the order of the kernel's arguments: integers; for pointers an address, or a NumPy array whose dtype
-            and layout are checked if it is a table. Addresses are trusted.
+    name: one of `KERNELS`.
+    n_threads: threads wanted, rounded up to whole blocks; none for an empty launch.
+    args: in the order of the kernel's arguments: integers; for pointers an address, or a NumPy array whose dtype
+        and layout are checked if it is a table. Addresses are trusted.
 
-        Raises: KeyError for a kernel that does not exist, TypeError or ValueError for arguments that do not fit,
-            DeviceError if there is no compiler or it fails.
-        """
-        if name not in KERNELS:
-            raise KeyError(f"no kernel {name!r}; there are {', '.join(KERNELS)}")
-        arguments = KERNELS[name]
-        if len(args) != len(arguments):
-            raise TypeError(f"kernel {name} takes {len(arguments)} arguments, got {len(args)}")
-        if n_threads < 0:
-            raise ValueError(f"kernel {name}: the number of threads must be >= 0, got {n_threads}")
-        values = [_as_c(name, argument, value) for argument, value in zip(arguments, args, strict=True)]
-        if n_threads:
-            function = _library(sanitize=is_sanitized())[f"host_{name}"]
-            function.restype = None
-            function(ctypes.c_longlong(n_threads), ctypes.c_uint(BLOCK_THREADS), *values)
+    Raises: KeyError for a kernel that does not exist, TypeError or ValueError for arguments that do not fit,
+        DeviceError if there is no compiler or it fails.
+    """
+    if name not in KERNELS:
+        raise KeyError(f"no kernel {name!r}; there are {', '.join(KERNELS)}")
+    arguments = KERNELS[name]
+    if len(args) != len(arguments):
+        raise TypeError(f"kernel {name} takes {len(arguments)} arguments, got {len(args)}")
+    if n_threads < 0:
+        raise ValueError(f"kernel {name}: the number of threads must be >= 0, got {n_threads}")
+    values = [_as_c(name, argument, value) for argument, value in zip(arguments, args, strict=True)]
+    if n_threads:
+        function = _library(sanitize=is_sanitized())[f"host_{name}"]
+        function.restype = None
+        function(ctypes.c_longlong(n_threads), ctypes.c_uint(BLOCK_THREADS), *values)

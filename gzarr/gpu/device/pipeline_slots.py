@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from traceback import clear_frames
@@ -89,13 +90,13 @@ class _Call:
         self.ends: dict[PipelineSlot, Any] = {}
 
 
+@dataclass(slots=True)
 class _Turn:
     """One batch on one thread. private: within a batch that holds a pipeline slot, and so must not wait for one."""
 
-    def __init__(self, call: _Call, *, private: bool = False) -> None:
-        self.call = call
-        self.private = private
-        self.pipeline_slot: PipelineSlot | None = None
+    call: _Call
+    private: bool = False
+    pipeline_slot: PipelineSlot | None = None
 
 
 class PipelineSlots:

@@ -12,8 +12,8 @@ from gzarr.cpu.codecs import compressors
 LIBRARIES = "deflate", "zlib"
 DATA = bytes(i * i % 251 for i in range(5000)) + bytes(3000)
 DECODERS = {
-    compressors.GZIP: compressors.gzip_decoder,
-    compressors.ZLIB: compressors.zlib_decoder,
+    compressors.GZIP: compressors.DECODERS["gzip"],
+    compressors.ZLIB: compressors.DECODERS["zlib"],
 }
 
 

@@ -15,7 +15,7 @@ from numcodecs import GZip, Zlib, Zstd
 from numcodecs.lz4 import compress as lz4_compress
 from numcodecs.lz4 import decompress as lz4_decompress
 
-from gzarr.cpu.codecs.compressors import gzip_decoder, lz4_decoder, zlib_decoder, zstd_decoder
+from gzarr.cpu.codecs.compressors import DECODERS, lz4_decoder, zstd_decoder
 from gzarr.cpu.codecs.frames import MAGIC
 from gzarr.gpu.codecs import envelopes
 from tests.gpu.staging_buffers import damaged, staging_buffer_of
@@ -29,8 +29,8 @@ def inflated(raw: bytes) -> bytes:
 #: By codec: what is tested, the CPU's decoder, the decoder of bare streams, and the bytes around those.
 FORMATS: dict[str, tuple[Any, Callable[[int], Any], Callable[[bytes, int], bytes], int, int]] = {
     "lz4": (envelopes.is_usual_lz4, lz4_decoder, lambda raw, n: lz4_decompress(struct.pack("<I", n) + raw), 4, 0),
-    "zlib": (envelopes.is_usual_zlib, zlib_decoder, lambda raw, n: inflated(raw), 2, 4),
-    "gzip": (envelopes.is_usual_gzip, gzip_decoder, lambda raw, n: inflated(raw), 10, 8),
+    "zlib": (envelopes.is_usual_zlib, DECODERS["zlib"], lambda raw, n: inflated(raw), 2, 4),
+    "gzip": (envelopes.is_usual_gzip, DECODERS["gzip"], lambda raw, n: inflated(raw), 10, 8),
     "zstd": (envelopes.is_usual_zstd, zstd_decoder, lambda raw, n: bytes(Zstd().decode(raw)), 0, 0),
 }
 ENCODERS: dict[str, list[Callable[[bytes], bytes]]] = {
@@ -134,7 +134,7 @@ def test_unusual_gzip_is_the_host_s() -> None:
     }
     for what, chunk in odd.items():
         assert usual("gzip", [chunk, gzip.compress(data)], 300) == [False, True], what
-        assert gzip_decoder(300)(chunk) == data
+        assert DECODERS["gzip"](300, None)(chunk) == data
 
 
 def zstd_frame(

@@ -44,7 +44,7 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class DeviceKernels:
-    """Launches kernels as `gzarr.gpu.device.hostbuild.HostKernels` does, on a `CudaDevice`."""
+    """Launches kernels as `gzarr.gpu.device.hostbuild.launch` does, on a `CudaDevice`."""
 
     def __init__(self, device: Any) -> None:
         self._device = device

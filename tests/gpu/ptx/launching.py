@@ -40,7 +40,7 @@ def interpret(kernel: str, grid: Grid, args: Sequence[Any], warps: Sequence[int]
 
 
 class PtxKernels:
-    """Launches all threads of a kernel, as `gzarr.gpu.device.hostbuild.HostKernels` does."""
+    """Launches all threads of a kernel, as `gzarr.gpu.device.hostbuild.launch` does."""
 
     def launch(self, name: str, n_threads: int, args: Sequence[Any]) -> None:
         """Run a kernel to its end."""
