@@ -369,16 +369,9 @@ class CudaDevice(Device):
         tables = self._upload_tables(source, nbytes, target, capacity)
         stream = cupy.cuda.get_current_stream().ptr
         scratch_nbytes = nvcomp.query_temp_nbytes(decoder, n, int(capacity.max()), int(capacity.sum()), stream)
-        scratch = cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
-        statuses = cupy.empty(n, cupy.int32)
-        sizes = cupy.empty(n, cupy.uint64)
-        base, row = self.address(tables), n * 8
-        tables_in = (base, base + row, base + 3 * row, self.address(sizes))
-        places = (self.address(scratch), scratch_nbytes, base + 2 * row, self.address(statuses))
-        nvcomp.decompress_async(decoder, *tables_in, n, *places, stream)
-        # In a pipeline slot, tables and scratch stay in its arenas until the batch is done. Outside of one, CuPy's pool
-        # reuses them in stream order.
-        return Outcome(statuses, sizes)
+        batch, outcome, _scratch = self._batch(tables, scratch_nbytes, stream)
+        nvcomp.decompress_async(decoder, batch, self.address(tables) + 3 * n * 8)
+        return outcome
 
     def encoders(self) -> frozenset[str]:
         """The batched encoders."""
@@ -394,13 +387,21 @@ class CudaDevice(Device):
         tables = self._upload_tables(source, nbytes, target)
         stream = cupy.cuda.get_current_stream().ptr
         scratch_nbytes = nvcomp.compress_temp_nbytes(encoder, n, largest, int(nbytes.sum()), options, stream)
-        scratch = cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
-        statuses = cupy.empty(n, cupy.int32)
-        sizes = cupy.empty(n, cupy.uint64)
-        base, row = self.address(tables), n * 8
-        work = (base, base + row, largest, n, self.address(scratch), scratch_nbytes, base + 2 * row)
-        nvcomp.compress_async(encoder, *work, self.address(sizes), self.address(statuses), stream, options)
-        return Outcome(statuses, sizes)
+        batch, outcome, _scratch = self._batch(tables, scratch_nbytes, stream)
+        nvcomp.compress_async(encoder, batch, largest, options)
+        return outcome
+
+    def _batch(self, tables: Any, scratch_nbytes: int, stream: int) -> tuple[nvcomp.StreamBatch, Outcome, Any]:
+        """A call for streams by tables of their addresses, sizes and targets. Returns: it, its results, and scratch.
+
+        In a pipeline slot, tables and scratch stay in its arenas until the batch is done. Outside of one, CuPy's pool
+        reuses them in stream order.
+        """
+        n, scratch = tables.shape[1], cupy.empty(max(scratch_nbytes, 1), cupy.uint8)
+        outcome = Outcome(cupy.empty(n, cupy.int32), cupy.empty(n, cupy.uint64))
+        source, sizes, target = (self.address(tables) + row * n * 8 for row in range(3))
+        work = self.address(scratch), scratch_nbytes, target, self.address(outcome.sizes)
+        return nvcomp.StreamBatch(source, sizes, n, *work, self.address(outcome.statuses), stream), outcome, scratch
 
     def crc(self, kind: str, source: Table, nbytes: Table) -> Checksums:
         """Checksums of many byte ranges."""

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.detection.driver import install_command
@@ -145,33 +145,49 @@ def query_temp_nbytes(codec: str, n: int, max_chunk: int, total: int, stream: in
     return nbytes.value
 
 
-def decompress_async(
-    codec: str,
-    in_ptrs: int,
-    in_sizes: int,
-    out_capacities: int,
-    out_actual: int,
-    n: int,
-    temp: int,
-    temp_nbytes: int,
-    out_ptrs: int,
-    statuses: int,
-    stream: int,
-) -> None:
-    """Queue the decompression of a batch.
+class StreamBatch(NamedTuple):
+    """The streams of a call, and where the results go.
 
-    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as the codec's ``alignment`` says.
-    in_sizes, out_capacities: device tables of n sizes in bytes (uint64).
-    out_actual: receives n sizes in bytes (uint64). statuses: receives n statuses (int32).
-    temp, temp_nbytes: scratch of at least `query_temp_nbytes`; 0 and 0 where none is needed.
+    Attributes
+    ----------
+    in_ptrs, out_ptrs : int
+        Device tables of n addresses (uint64), aligned as the codec's ``alignment``, or `compress_alignment`, says.
+    in_sizes : int
+        Device table of n sizes in bytes (uint64).
+    n : int
+        Number of streams.
+    temp, temp_nbytes : int
+        Scratch of at least `query_temp_nbytes`, or `compress_temp_nbytes`; 0 and 0 where none is needed.
+    out_sizes : int
+        Receives n sizes in bytes (uint64).
+    statuses : int
+        Receives n statuses (int32).
+    stream : int
+        Where the call is queued.
+    """
+
+    in_ptrs: int
+    in_sizes: int
+    n: int
+    temp: int
+    temp_nbytes: int
+    out_ptrs: int
+    out_sizes: int
+    statuses: int
+    stream: int = 0
+
+
+def decompress_async(codec: str, batch: StreamBatch, out_capacities: int) -> None:
+    """Queue the decompression of a batch. out_capacities: device table of n sizes in bytes (uint64).
+
     When the stream is done, check both results, sizes too. Only LZ4 and ANS report damage for sure: other damaged input
     may decode "successfully", or read and write out of bounds. Verify a checksum first if the format has one.
     Raises: DeviceError if the call is refused; damaged streams show only in the results.
     """
+    in_ptrs, in_sizes, n, temp, temp_nbytes, out_ptrs, out_sizes, statuses, stream = batch
     check_batch(codec, n)
-    options = _by_value(codec_of(codec).decompress_options)
-    sizes = (in_sizes, out_capacities, out_actual)
-    _call(codec, "DecompressAsync", in_ptrs, *sizes, n, temp, temp_nbytes, out_ptrs, options, statuses, stream)
+    before = (in_ptrs, in_sizes, out_capacities, out_sizes, n, temp, temp_nbytes, out_ptrs)
+    _call(codec, "DecompressAsync", *before, _by_value(codec_of(codec).decompress_options), statuses, stream)
 
 
 def compress_max_nbytes(codec: str, max_chunk: int, options: bytes | None = None) -> int:
@@ -196,32 +212,15 @@ def compress_temp_nbytes(
     return nbytes.value
 
 
-def compress_async(
-    codec: str,
-    in_ptrs: int,
-    in_sizes: int,
-    max_chunk: int,
-    n: int,
-    temp: int,
-    temp_nbytes: int,
-    out_ptrs: int,
-    out_sizes: int,
-    statuses: int,
-    stream: int,
-    options: bytes | None = None,
-) -> None:
-    """Queue the compression of a batch.
+def compress_async(codec: str, batch: StreamBatch, max_chunk: int, options: bytes | None = None) -> None:
+    """Queue the compression of a batch. max_chunk: no stream has more bytes. options: as in `compress_max_nbytes`.
 
-    in_ptrs, out_ptrs: device tables of n addresses (uint64), aligned as `compress_alignment` says.
-    in_sizes: device table of n sizes in bytes (uint64), none above ``max_chunk``.
-    temp, temp_nbytes: scratch of at least `compress_temp_nbytes`. out_sizes: receives n sizes (uint64).
-    statuses: receives n statuses (int32). options: as in `compress_max_nbytes`.
     Raises: DeviceError if the call is refused.
     """
+    in_ptrs, in_sizes, n, temp, temp_nbytes, *rest, statuses, stream = batch
     check_compression(codec, n, max_chunk)
-    before = (in_ptrs, in_sizes, max_chunk, n, temp, temp_nbytes)
-    struct_ = _compress_options(codec, options)
-    _call(codec, "CompressAsync", *before, out_ptrs, out_sizes, struct_, statuses, stream)
+    before = (in_ptrs, in_sizes, max_chunk, n, temp, temp_nbytes, *rest)
+    _call(codec, "CompressAsync", *before, _compress_options(codec, options), statuses, stream)
 
 
 def crc_async(kind: str, ptrs: int, sizes: int, n: int, max_nbytes: int, out: int, statuses: int, stream: int) -> None:

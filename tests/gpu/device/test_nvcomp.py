@@ -74,21 +74,15 @@ class Scene:
 
     def decompress(self, codec: str, **changes: int) -> None:
         at = self.base
-        arguments = {"in_ptrs": at, "in_sizes": at + 64, "out_capacities": at + 128, "out_actual": at + 192, "n": 1}
-        arguments |= {
-            "temp": at + 4096,
-            "temp_nbytes": 1 << 16,
-            "out_ptrs": at + 256,
-            "statuses": at + 320,
-            "stream": 0,
-        }
-        nvcomp.decompress_async(codec, **(arguments | changes))
+        batch = nvcomp.StreamBatch(at, at + 64, 1, at + 4096, 1 << 16, at + 256, at + 192, at + 320)
+        capacities = changes.pop("out_capacities", at + 128)
+        nvcomp.decompress_async(codec, batch._replace(**changes), capacities)
 
     def compress(self, codec: str, **changes: int) -> None:
         at = self.base
-        arguments = {"in_ptrs": at, "in_sizes": at + 64, "max_chunk": 64, "n": 1, "temp": at + 4096}
-        arguments |= {"temp_nbytes": 1 << 19, "out_ptrs": at + 256, "out_sizes": at + 192, "statuses": at + 320}
-        nvcomp.compress_async(codec, **({"stream": 0} | arguments | changes))
+        batch = nvcomp.StreamBatch(at, at + 64, 1, at + 4096, 1 << 19, at + 256, at + 192, at + 320)
+        max_chunk, options = changes.pop("max_chunk", 64), changes.pop("options", None)
+        nvcomp.compress_async(codec, batch._replace(**changes), max_chunk, options)
 
     def crc32c(self, **changes: int) -> None:
         at = self.base

@@ -167,14 +167,14 @@ def test_nvcomp_there_and_back(cuda: Any, codec: str) -> None:
     full = cupy.full(n, nbytes, "u8")
     temp_nbytes = nvcomp.compress_temp_nbytes(codec, n, nbytes, n * nbytes)
     temp = cupy.empty(max(temp_nbytes, 1), "u1")
-    at = (there.data.ptr, full.data.ptr, nbytes, n, temp.data.ptr, temp_nbytes, to.data.ptr, sizes.data.ptr)
-    nvcomp.compress_async(codec, *at, statuses.data.ptr, 0)
+    at = (there.data.ptr, full.data.ptr, n, temp.data.ptr, temp_nbytes, to.data.ptr, sizes.data.ptr)
+    nvcomp.compress_async(codec, nvcomp.StreamBatch(*at, statuses.data.ptr), nbytes)
     assert statuses.get().tolist() == [0] * n
     assert 0 < sizes.get().max() <= room
     temp_nbytes = nvcomp.query_temp_nbytes(codec, n, nbytes, n * nbytes)
     temp, actual = cupy.empty(max(temp_nbytes, 1), "u1"), cupy.zeros(n, "u8")
-    args = (to.data.ptr, sizes.data.ptr, full.data.ptr, actual.data.ptr, n, temp.data.ptr, temp_nbytes, rows.data.ptr)
-    nvcomp.decompress_async(codec, *args, statuses.data.ptr, 0)
+    at = (to.data.ptr, sizes.data.ptr, n, temp.data.ptr, temp_nbytes, rows.data.ptr, actual.data.ptr)
+    nvcomp.decompress_async(codec, nvcomp.StreamBatch(*at, statuses.data.ptr), full.data.ptr)
     assert statuses.get().tolist() == [0] * n
     assert actual.get().tolist() == [nbytes] * n
     np.testing.assert_array_equal(back.get(), plain.get())
