@@ -15,14 +15,10 @@ _MAX_SCRATCH_NBYTES = 1 << 26
 _MIN_HUGE_NBYTES = 1 << 22
 
 
-def _fresh(nbytes: int) -> np.ndarray[Any, Any]:
-    return np.empty(nbytes, np.uint8)
-
-
 def _pages(nbytes: int) -> np.ndarray[Any, Any]:
     """Flat memory without the huge pages that NumPy asks for: little of it is touched, here and there."""
     if nbytes < _MIN_HUGE_NBYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
-        return _fresh(nbytes)
+        return np.empty(nbytes, np.uint8)
     return np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
 
 
@@ -32,12 +28,12 @@ class _Scratch:
     __slots__ = ("_memory",)
 
     def __init__(self) -> None:
-        self._memory = _fresh(0)
+        self._memory: np.ndarray[Any, Any] = np.empty(0, np.uint8)
 
     def room(self, nbytes: int) -> np.ndarray[Any, Any]:
         """Memory that is valid until the next call: flat uint8."""
         if nbytes > _MAX_SCRATCH_NBYTES:
-            return _fresh(nbytes)
+            return np.empty(nbytes, np.uint8)
         if self._memory.size < nbytes:
             self._memory = _pages(nbytes)
         return self._memory[:nbytes]

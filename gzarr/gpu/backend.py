@@ -15,6 +15,7 @@ are checked once, when the batch is done, and a failure names its chunk.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -285,7 +286,11 @@ class GpuBackend:
         """
         host, plan = chain.prepared
         if plan is None or not self._writes(plan, value, len(parts), fields):
-            return self._merge_and_encode_on_host(host, old, value, (parts, fields), keep_empty=keep_empty)
+            encode = partial(self._host.merge_and_encode, host, old, keep_empty=keep_empty)
+            if not self._device.owns(value):
+                return encode(value, parts, fields)
+            with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
+                return encode(OnHost(pipeline_slot, value), parts, fields)
         # A lazy value, such as another array of gzarr, is read before this write holds a pipeline slot.
         values = values_of(self._device, plan, value, parts)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
@@ -399,23 +404,6 @@ class GpuBackend:
         if plan.encoding.host or not plan.encoding.compresses:
             return False
         return not self._small_writes.prefers_host(nchunks, nchunks * plan.chunk.nbytes, 0)
-
-    def _merge_and_encode_on_host(
-        self,
-        chain: Chain,
-        old: Sequence[Buffer | None],
-        value: Any,
-        wanted: tuple[Sequence[Part], Fields],
-        *,
-        keep_empty: bool,
-    ) -> list[Buffer | None]:
-        parts, fields = wanted
-        if not self._device.owns(value):
-            return self._host.merge_and_encode(chain, old, value, parts, fields, keep_empty=keep_empty)
-        with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
-            return self._host.merge_and_encode(
-                chain, old, OnHost(pipeline_slot, value), parts, fields, keep_empty=keep_empty
-            )
 
 
 def _like(array: Array) -> NDArray[Any]:

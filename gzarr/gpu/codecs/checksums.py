@@ -34,7 +34,7 @@ from gzarr.gpu.codecs.batch import (
 from gzarr.gpu.codecs.transfers import ROOM, byte_ranges, copy_pieces, new_places, unshuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts, xxh64_threads
+from gzarr.gpu.kernels import PIECE_NBYTES, piece_starts
 from gzarr.profiling.recorder import stage
 
 ADLER_MODULUS, FLETCHER_MODULUS = 65521, 65535
@@ -75,7 +75,7 @@ def queue(context: BatchContext, kind: str, source: Table, nbytes: Table) -> Pen
     if kind == "xxh64":
         hashes = _uint64(context, source.size)
         tables = upload_tables(context, source.astype(np.uint64), nbytes)
-        context.device.launch("xxh64", xxh64_threads(source.size), (source.size, *tables, hashes))
+        context.device.launch("xxh64", 4 * source.size, (source.size, *tables, hashes))
         return Pending(hashes, lambda raw: raw.astype(np.uint32))  # the low half
     word = 1 if kind == "adler32" else 2
     starts = piece_starts(nbytes)

@@ -256,7 +256,9 @@ class EmulatedDevice(Device):
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode one stream after the other. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
-        self._check(decoder, source, target, capacity)
+        check_batch(decoder, source.size, int(capacity.max(initial=0)))
+        _check_alignment(decoder, "a stream", source, CODECS[decoder].alignment.input)
+        _check_alignment(decoder, "an output", target, CODECS[decoder].alignment.output)
         self.empty(4 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
         self.empty(decompress_temp_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
         outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.int64)))
@@ -330,11 +332,6 @@ class EmulatedDevice(Device):
     def free_nbytes(self) -> int:
         """The free device memory that it reports."""
         return self.free
-
-    def _check(self, decoder: str, source: Table, target: Table, capacity: Table) -> None:
-        check_batch(decoder, source.size, int(capacity.max(initial=0)))
-        _check_alignment(decoder, "a stream", source, CODECS[decoder].alignment.input)
-        _check_alignment(decoder, "an output", target, CODECS[decoder].alignment.output)
 
 
 def _unchanged(array: NDArray[Any]) -> NDArray[Any]:

@@ -314,10 +314,15 @@ class PipelineSlots:
 
 def clear_every_frame(error: BaseException) -> None:
     """Clear the frames of an error's traceback: they would keep the pipeline slot's memory."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in causes(error):
         clear_frames(cause.__traceback__)
-        cause = cause.__cause__ or cause.__context__
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 _EVERY: WeakSet[PipelineSlots] = WeakSet()

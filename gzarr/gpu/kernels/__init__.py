@@ -31,11 +31,6 @@ TABLE_DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def xxh64_threads(n_streams: int) -> int:
-    """Threads for xxh64: four for each stream."""
-    return 4 * n_streams
-
-
 def row_threads(n_rows: int, row_nbytes: int) -> int:
     """Threads for find_written: one for each 16 bytes of each row."""
     return n_rows * -(-row_nbytes // UNIT_NBYTES)

@@ -17,7 +17,7 @@ from gzarr.backend import Fields
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.errors import CodecError, DeviceError, OutOfMemoryError
 from gzarr.gpu.device.memory import OverLimitError
-from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots, clear_every_frame
+from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlot, PipelineSlots, causes, clear_every_frame
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.reading.host import HostReader
@@ -217,14 +217,8 @@ class positions:  # noqa: N801 - a context, used like a function; contextlib's w
         """Change an error that leaves the context."""
         if isinstance(error, CodecError):
             error.index = self._where[error.index]
-            _forget_frames(error)
-
-
-def _forget_frames(error: BaseException) -> None:
-    cause: BaseException | None = error
-    while cause is not None:
-        cause.__traceback__ = None
-        cause = cause.__cause__ or cause.__context__
+            for cause in causes(error):
+                cause.__traceback__ = None
 
 
 class Resources(NamedTuple):
