@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial, wraps
@@ -26,7 +26,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.indexing.regions import Region
 from gzarr.metadata.conventions import MASK, decode_mask
 from gzarr.virtual.opening import open_virtual
-from gzarr.virtual.store import VirtualStore
+from gzarr.virtual.store import Chunks, VirtualStore
 
 #: With less space left, the disk counts as full; libraries say only that something failed.
 _FULL_NBYTES = 1 << 20
@@ -135,19 +135,18 @@ def in_place(path: str | os.PathLike[str], format: str) -> Iterator[SourceTree]:
             raise CopyError(f"{name}: {why}")
         node = open_node(store, mode="r", device="cpu")
         tree = from_group(node) if isinstance(node, Group) else SourceTree(name, {}, {"": from_array(node)})
-        arrays = {at: _anew(source) for at, source in tree.arrays.items()}
+        arrays = {at: _anew(source, store.contents.arrays) for at, source in tree.arrays.items()}
         yield SourceTree(name, tree.groups, arrays, files=[name])
 
 
-def _anew(source: Source) -> Source:
+def _anew(source: Source, chunks: Mapping[str, Chunks]) -> Source:
     """A source that is decoded when it is copied, as its chunks and codecs are those of another format."""
     array, attributes = source.array, dict(source.attributes)
     if array is None:
         return source
     mask = attributes.pop(MASK, None)
     options: dict[str, Any] = {"fill_value": None}  # in v2, xarray would take every zero for missing data
-    table = None if array.store.tables is None else array.store.tables.table(array.path)
-    if table is None or not table.padded_nbytes:
+    if not chunks[array.path].padded_nbytes:
         options["chunks"] = array.chunks
     text = array.metadata.data_type.variable == "string"
     return replace(

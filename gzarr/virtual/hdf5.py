@@ -10,6 +10,7 @@ Source: HDF5 File Format Specification, "Filter Pipeline"; the registered filter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,7 +187,9 @@ def _array(dataset: Any, path: str, source: Source, library: Library) -> tuple[b
     what = InChunks(library, path, shape, chunks)
     read = partial(_read_texts, what) if is_text else partial(_read_elements, what, dtype)
     obstacle = _missing_filters(dataset)
-    reader = Reader(_counts(shape, chunks), one_by_one(read if obstacle is None else partial(_refuse, obstacle)))
+    read = read if obstacle is None else partial(_refuse, obstacle)
+    nbytes = 0 if dataset.is_virtual else dataset.id.get_storage_size()
+    reader = Reader(_counts(shape, chunks), one_by_one(read), nbytes, 0 if dataset.chunks else max(prod(chunks), 1))
     return array_document(shape, dtype, chunks, [codec("vlen-utf8")] if is_text else [], **options), lambda: reader
 
 

@@ -268,7 +268,7 @@ def chunks_of(array: Array, objects: Objects) -> Chunks:
 def _watched(array: Array, reader: Reader | None) -> Reader | None:
     """A reader by way of the array's own store, which compares the version of the file."""
     key = array.metadata.keys.under(array.path)
-    return reader and Reader(reader.counts, lambda many: array.store.get_many([Request(key(at)) for at in many]))
+    return reader and reader._replace(read=lambda many: array.store.get_many([Request(key(at)) for at in many]))
 
 
 def same_when_read(meta: ArrayMeta) -> ArrayMeta | None:

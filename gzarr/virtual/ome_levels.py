@@ -116,7 +116,9 @@ def _moved(level: Array, objects: Objects, axes: Coords) -> Chunks:
     counts = tuple([chunks.counts[axis] for axis in axes])
     if isinstance(chunks, Reader):
         back, read = np.argsort(axes).tolist(), chunks.read
-        return Reader(counts, lambda many: read([tuple([at[axis] for axis in back]) for at in many]))
+        return chunks._replace(
+            counts=counts, read=lambda many: read([tuple([at[axis] for axis in back]) for at in many])
+        )
     order = np.arange(chunks.objects.size).reshape(chunks.counts).transpose(axes).ravel()
     inline = {int(row): chunks.inline[at] for row, at in enumerate(order.tolist()) if at in chunks.inline}
     return replace(chunks, counts=counts, objects=chunks.objects[order], places=chunks.places[order], inline=inline)

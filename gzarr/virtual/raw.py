@@ -259,8 +259,8 @@ def _chunks(variable: Variable, store: Store, key: str) -> tuple[Coords, Chunks]
         return cut_run(shape, itemsize, variable.begin, stride=variable.record_nbytes)
     n = max(min(RUN_NBYTES // variable.record_nbytes, shape[0]), 1)
     counts = -(-shape[0] // n), *(min(length, 1) for length in shape[1:])
-    read = partial(_read_records, variable, store, key, n)
-    return (n, *(max(length, 1) for length in shape[1:])), Reader(counts, one_by_one(read))
+    read = one_by_one(partial(_read_records, variable, store, key, n))
+    return (n, *(max(length, 1) for length in shape[1:])), Reader(counts, read, part * shape[0], part * n)
 
 
 def _read_records(variable: Variable, store: Store, key: str, n: int, coords: Coords) -> Buffer:
@@ -346,7 +346,7 @@ class _Parser:
 
     def _number(self, form: str = "") -> int:
         form = form or self._count
-        (value,) = struct.unpack(form, self._file.read(struct.calcsize(form)))
+        (value,) = struct.unpack(form, self._bytes(struct.calcsize(form)))
         return int(value)
 
     def _bytes(self, nbytes: int) -> bytes:
@@ -357,10 +357,11 @@ class _Parser:
 
 
 def _text(data: bytes) -> str:
+    text = data.rstrip(b"\0")  # with which programs in C end it, and netCDF4 ignores them
     try:
-        return data.decode()
+        return text.decode()
     except UnicodeDecodeError:
-        return data.decode("latin-1")
+        return text.decode("latin-1")
 
 
 def _padded(nbytes: int) -> int:

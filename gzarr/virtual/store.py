@@ -29,10 +29,14 @@ class Reader(NamedTuple):
         Number of chunks along each axis.
     read : callable
         Returns the encoded bytes of the chunks at some coordinates; None for those that are not stored.
+    nbytes, padded_nbytes : int
+        How many bytes the chunks have in the file; and as of `ChunkTable`: not 0 for chunks that are none of the file.
     """
 
     counts: Coords
     read: Callable[[Sequence[Coords]], Sequence[Buffer | None]]
+    nbytes: int = 0
+    padded_nbytes: int = 0
 
 
 def one_by_one(read: Callable[[Coords], Buffer | None]) -> Callable[[Sequence[Coords]], Sequence[Buffer | None]]:
@@ -308,8 +312,8 @@ class VirtualStore(Store):
         """Bytes stored under a path."""
         total = sum(len(self.contents.documents[key]) for key in under(self.contents.documents, path))
         for array, chunks in self.contents.arrays.items():
-            if (not path or f"{array}/".startswith(f"{path}/")) and isinstance(chunks, ChunkTable):
-                total += int(chunks.lengths.clip(0).sum())
+            if not path or f"{array}/".startswith(f"{path}/"):
+                total += chunks.nbytes if isinstance(chunks, Reader) else int(chunks.lengths.clip(0).sum())
         return total
 
     def lock_name(self, key: str) -> Hashable:

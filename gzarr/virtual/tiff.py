@@ -242,7 +242,8 @@ def _level(
     chunks: Chunks = table
     if codecs is None:
         counts = table.counts if segments.are_counted else (*outer, *[1] * page.ndim, *ones)
-        stored, chunks = dtype.newbyteorder("<"), Reader(counts, one_by_one(decoder.decoded))
+        read, nbytes = one_by_one(decoder.decoded), int(table.lengths.clip(0).sum())
+        stored, chunks = dtype.newbyteorder("<"), Reader(counts, read, nbytes)
     elif codecs and not page.is_tiled:
         inline: Any = table.inline
         for row in segments.short_rows(table.objects.size):  # the last strip of a page has fewer lines

@@ -88,7 +88,7 @@ FORMATS = ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA")
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("width", [3, 5000], ids=["small records", "large records"])
+@pytest.mark.parametrize("width", [3, 200_000], ids=["small records", "large records"])
 def test_xarray_sees_what_it_sees_through_netcdf4(tmp_path, format, width):
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w", format=format) as file:
@@ -100,10 +100,14 @@ def test_xarray_sees_what_it_sees_through_netcdf4(tmp_path, format, width):
         file.createVariable("fixed", "f8", ("x",))[:] = RNG.random(width)
         file.createVariable("name", "S1", ("letters",))[:] = np.array(list("abcd"), "S1")
         file["v"].scale_factor, file["v"].valid = 2.0, np.array([1, 2], "i4")
-        file.title = "hello"
+        file.title = "hello\0"
     with xr.open_dataset(path, engine="netcdf4") as one, xr.open_dataset(path, engine="gzarr") as other:
         xr.testing.assert_identical(one.load(), other.load())
     group = gzarr.open(path, mode="r")
+    assert group.attrs["title"] == "hello"
+    assert group["odd"].nbytes_stored == len(group.store["odd/zarr.json"]) + 14
+    gzarr.convert.from_netcdf(path, tmp_path / "a.zarr")
+    assert gzarr.open(tmp_path / "a.zarr/odd", mode="r").chunks == (7,)
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
         np.testing.assert_array_equal(group["v"][5:2:-1, ::2], file["v"][5:2:-1, ::2])

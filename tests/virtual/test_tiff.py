@@ -35,6 +35,9 @@ def test_every_layout(tmp_path, shape, dtype, options, is_own):
     np.testing.assert_array_equal(array[...], expected)
     np.testing.assert_array_equal(array[..., 3:60:7, 2:50], expected[..., 3:60:7, 2:50])
     assert (len(array.metadata.codecs) > 1) == (is_own and "compression" in options)
+    with tifffile.TiffFile(path) as file:
+        stored = sum(sum(page.databytecounts) for page in file.pages)
+    assert array.nbytes_stored == len(array.store["zarr.json"]) + stored
     if "tile" in options:
         assert set(options["tile"]) <= set(array.chunks)
 
