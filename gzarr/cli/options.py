@@ -193,7 +193,7 @@ PartOf: TypeAlias = Annotated[
 
 
 Notes: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="PATH", help="Where parts find each other's results: a new folder.")
+    str | None, typer.Option(metavar="PATH", help="Where parts find each other's results: a folder.")
 ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 import gzarr
-from gzarr.cli.options import NodePath, channel_names, command, no_array
+from gzarr.cli.options import NodePath, channel_names, command, misuse, no_array
 from gzarr.cli.stats import Raw, Scale
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
@@ -76,8 +76,12 @@ def quicklook(
     if isinstance(node, gzarr.Group):
         if not {"ome", "multiscales"} & set(node.attrs):
             raise no_array(path, node)
+        if raw:
+            raise misuse("an OME-Zarr image has no --raw; name one of its levels", "--raw")
         place.write_bytes(_image(path, size, at, channels))
     else:
+        if channels is not None:
+            raise misuse(f"{path!r} is an array, no OME-Zarr image; cut axes by --at", "--channels")
         drawn = _pixels(node, path.rstrip("/").rpartition("/")[0] or ".", size, at, raw=raw)
         image.fromarray(np.ascontiguousarray(drawn)).save(place, "PNG")
     print(f"wrote {escaped(place)}")
@@ -147,6 +151,8 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
     scale = Scale() if raw else Scale.of(array)
     shares, low, high = _scaled(values)
     picture = _colors(shares)
+    if np.isnan(shares).all():
+        return picture
     if len(picture) < _LEAST < picture.shape[1]:
         picture = np.pad(picture, ((0, _LEAST - len(picture)), (0, 0), (0, 0)))
     return np.hstack([picture, _bar(len(picture), low, high, scale)])
@@ -170,20 +176,22 @@ class _Coordinate(NamedTuple):
     to_north: bool
 
 
-def _coordinate(array: gzarr.Array, axis: int, folder: str) -> _Coordinate | None:
-    """What the array of coordinates beside an array says, that has the name of an axis; None if there is none."""
-    name = array.dimension_names[axis] if array.dimension_names else None
-    if name is None:
-        return None
+def _beside(folder: str, name: str | None) -> gzarr.Array | None:
+    """An array in a folder; None if there is none."""
     try:
-        found = gzarr.open_array(f"{folder}/{name}", mode="r", device="cpu")
+        return None if name is None else gzarr.open_array(f"{folder}/{name}", mode="r", device="cpu")
     except (GzarrError, OSError):
         return None
-    if found.shape != (array.shape[axis],) or found.dtype.kind not in "iuf" or found.size < 2:
+
+
+def _coordinate(array: gzarr.Array, axis: int, folder: str) -> _Coordinate | None:
+    """What the array of coordinates beside an array says, that has the name of an axis; None if there is none."""
+    found = _beside(folder, array.dimension_names[axis] if array.dimension_names else None)
+    if found is None or found.shape != (array.shape[axis],) or found.dtype.kind not in "iuf" or found.size < 2:
         return None
     first, last = float(found[0]), float(found[-1])
     units = str(found.attrs.get("units", ""))
-    said = {name.lower(), units.lower(), str(found.attrs.get("standard_name", "")).lower()}
+    said = {str(found.basename).lower(), units.lower(), str(found.attrs.get("standard_name", "")).lower()}
     is_degree = "degree" in units.lower()
     extent = abs(last - first) * found.size / (found.size - 1)
     return _Coordinate(extent, "degrees" if is_degree else units, last > first and bool(said & _NORTH))
@@ -192,9 +200,8 @@ def _coordinate(array: gzarr.Array, axis: int, folder: str) -> _Coordinate | Non
 def _grows_north(array: gzarr.Array, folder: str) -> bool:
     """Whether latitudes of each element, which the attribute ``coordinates`` names, are greater in later rows."""
     for name in str(array.attrs.get("coordinates", "")).split():
-        try:
-            found = gzarr.open_array(f"{folder}/{name}", mode="r", device="cpu")
-        except (GzarrError, OSError):
+        found = _beside(folder, name)
+        if found is None:
             continue
         said = {str(found.attrs.get(key, "")).lower() for key in ("units", "standard_name")}
         if found.shape == array.shape[-2:] and found.dtype.kind == "f" and said & _NORTH:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -120,9 +121,17 @@ def stats(path: ArrayPath, options: StatsOptions) -> None:
     }
     values = {"Minimum": "min", "Maximum": "max", "Mean": "mean", "Standard deviation": "std"}
     items = [(name, f"{count:,}") for name, count in counts.items()]
-    print_report(
-        Report([*items, *((name, f"{found[value]} {scale.units}".rstrip()) for name, value in values.items())])
-    )
+    shown = _text_of(array, scale)
+    for name, value in values.items():
+        units = scale.units.partition(" since ")[0] if value == "std" else scale.units
+        items.append((name, f"{shown(found[value])} {units}".rstrip()))
+    print_report(Report(items))
+
+
+def _text_of(array: Any, scale: Scale) -> Callable[[Any], str]:
+    """What writes a value, with as many digits as short floats have."""
+    digits = {2: 4, 4: 7}.get(array.dtype.itemsize) if array.dtype.kind == "f" and scale.factor == 1 else None
+    return str if digits is None else lambda value: f"{value:.{digits}g}"
 
 
 @command("Look at data")
@@ -159,14 +168,18 @@ def histogram(
     if options.as_json:
         print(json.dumps({"counts": counts.tolist(), "edges": [_number(edge) for edge in edges]}, indent=2))
         return
-    _draw(counts, edges)
+    if made.count:
+        _draw(counts, edges, scale.units)
+    for name, count in (("NaT" if array.dtype.kind in "mM" else "NaN", made.n_nan), ("missing", made.n_missing)):
+        if count:
+            print(f"{name}  {count:,}")
 
 
-def _draw(counts: Any, edges: Any) -> None:
+def _draw(counts: Any, edges: Any, units: str) -> None:
     """Print a bar for every bin."""
     most = max(int(counts.max()), 1)
     ends = list(map(str, edges)) if edges.dtype.kind in "mM" else [f"{edge:.6g}" for edge in edges.tolist()]
-    labels = [f"{low} to {high}" for low, high in pairwise(ends)]
+    labels = [f"{low} to {high} {units}".rstrip() for low, high in pairwise(ends)]
     width = max(map(len, labels))
     for label, count in zip(labels, counts.tolist(), strict=True):
         bar = colored("█" * round(count * _BAR / most), "blue")

@@ -124,7 +124,7 @@ def to_hdf5(
     >>> h5py.File(f"{folder}/a.h5")["data"][:].tolist()
     [1.0, 1.0, 1.0]
     """
-    node = node_of(source)
+    node = node_of(source, path)
     h5py = hdf5.h5py_module()
     with replacing(path, overwrite=overwrite) as partial, _FileForHDF5(partial, "w+b") as raw:
         with h5py.File(raw, "w") as file:

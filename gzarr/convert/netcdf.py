@@ -112,7 +112,7 @@ def to_netcdf(
     >>> netCDF4.Dataset(f"{folder}/a.nc")["data"].shape
     (2, 3)
     """
-    node = node_of(source)
+    node = node_of(source, path)
     netcdf4 = require("netCDF4", "netcdf", "the conversion of NetCDF files")
     nodes = list(node.members(None)) if isinstance(node, Group) else [(node.basename or "data", node)]
     with (

@@ -200,7 +200,7 @@ def to_tiff(
     (3, 64, 80)
     """
     tifffile = require("tifffile", "tiff", "the conversion to TIFF files")
-    found = source.group if isinstance(source, Image) else node_of(source)
+    found = node_of(source.group if isinstance(source, Image) else source, path)
     if not isinstance(found, Array):
         if not {"ome", "multiscales"} & set(found.attrs):
             raise CopyError(f"{found.store_path} is a group: a TIFF file holds an array or an image; name one in it")

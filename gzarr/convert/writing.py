@@ -159,9 +159,17 @@ def _anew(source: Source, chunks: Mapping[str, Chunks]) -> Source:
     )
 
 
-def node_of(source: Any) -> Array | Group:
-    """The array or group that is written to a file: itself, or what is stored at a path."""
-    return source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+def node_of(source: Any, path: str | os.PathLike[str]) -> Array | Group:
+    """The array or group that is written to a file: itself, or what is stored at a path.
+
+    Raises CopyError if it is read from that very file in place.
+    """
+    node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
+    for store, key in node.store.contents.objects if isinstance(node.store, VirtualStore) else ():
+        place = None if store.files is None else store.files.path(key)
+        if place is not None and os.path.exists(path) and os.path.samefile(place, path):  # noqa: PTH110, PTH121
+            raise CopyError(f"the source is the file {os.fspath(path)!r} itself; name another file")
+    return node
 
 
 def write_regions(

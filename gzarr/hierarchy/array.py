@@ -846,7 +846,8 @@ class Array(Node[ArrayMeta]):
             other but ``notes``. The part that ends last, whichever it is, returns the result; the others raise
             PartsMissingError. A part that is started again goes on. A second pass, for a histogram, is the last one's.
         notes : path, URL or Store, optional
-            Where parts find each other's results, which are pickled: a folder that nobody else writes to.
+            Where parts find each other's results, which are pickled: a folder that nobody else writes to. Several jobs
+            may share it.
 
         Returns
         -------

@@ -244,7 +244,8 @@ def kept_results(on: Any, part: tuple[int, int] | None, notes: Any, told: Callab
         raise ValueError("part= needs notes=, a folder where all parts find each other's results, and no on=")
     store, path = open_store_at(notes, "a")
     try:
-        results = PartResults(this, store, path, sha256(repr(told()).encode()).hexdigest()[:16])
+        run_id = sha256(repr(told()).encode()).hexdigest()[:16]
+        results = PartResults(this, store, join_path(path, run_id), run_id)
         yield results
         results.remove()
     finally:

@@ -76,7 +76,8 @@ def _file(store: Store, path: str) -> str | None:
     except OSError:
         begin = b""
     what = next((text for magic, text in _MAGIC.items() if begin.startswith(magic)), "")
-    return f"{place!r} is a file, not a directory{', ' * bool(what)}{what or '; choose another path'}"
+    kind = "an empty file" if not begin else "a file of no format that gzarr reads"
+    return f"{place!r} is a file, not a directory, {what}" if what else f"{place!r} is {kind}; choose another path"
 
 
 def _is_of_system(name: str) -> bool:

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from gzarr.concurrency import new_lock
-from gzarr.errors import PartsMissingError
+from gzarr.errors import PartsMissingError, StoreError
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.occupied import PART
 from gzarr.scale.blocks import BlockPlan, JobPart
@@ -128,11 +128,16 @@ class PartResults:
 
     def _load(self, number: int) -> dict[int, _JoinedBlocks] | None:
         """The results of a part; None if there are none of this run."""
-        data = self._store.get_one(Request(self._key(number)))
+        key = self._key(number)
+        data = self._store.get_one(Request(key))
         run_id, _, made = (b"" if data is None else bytes(data)).partition(b"\n")
         if run_id != self._id.encode():
             return None
-        return {first: _JoinedBlocks(*run) for first, run in pickle.loads(zlib.decompress(made)).items()}
+        try:
+            runs = pickle.loads(zlib.decompress(made))
+        except (zlib.error, pickle.UnpicklingError, EOFError) as error:
+            raise StoreError(f"{self._store}: {key!r} is damaged; delete it, and start all parts again") from error
+        return {first: _JoinedBlocks(*run) for first, run in runs.items()}
 
     def _key(self, number: int) -> str:
         return f"{key_of(self._path, self.part._replace(number=number))}-results"

@@ -9,6 +9,7 @@ import pytest
 import gzarr
 from gzarr.cli.main import main
 
+Capture = pytest.CaptureFixture[str]
 VALUES = np.random.default_rng(0).normal(size=(30, 40))
 
 
@@ -51,14 +52,34 @@ def test_stats_of_nothing_are_null(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["mean"] is None
 
 
+def test_numbers_are_those_of_the_type_and_spreads_of_times_have_no_origin(path: str, capsys: Capture) -> None:
+    said = {"units": "hours since 2000-01-01", "missing_value": -9.0}
+    gzarr.create_array(path, data=np.array([-9, -2.5, 1.1], "f4"), attributes=said, overwrite=True)
+    assert main(["stats", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" : ")[2] for line in lines[3:]] == [
+        "-2.5 hours since 2000-01-01",
+        "1.1 hours since 2000-01-01",
+        "-0.7 hours since 2000-01-01",
+        "1.8 hours",
+    ]
+    assert main(["histogram", path, "--bins", "1"]) == 0
+    bar, missing = capsys.readouterr().out.splitlines()
+    assert bar.startswith("-2.5 to 1.1 hours since 2000-01-01  █")
+    assert missing.split() == ["missing", "1"]
+    gzarr.create_array(path, data=np.full(3, -9, "i2"), attributes=said, overwrite=True)
+    assert main(["histogram", path]) == 0
+    assert capsys.readouterr().out.split() == ["missing", "3"]
+
+
 def test_histogram(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["histogram", path, "--bins", "4", "--range", "-2,2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["counts"] == np.histogram(VALUES.reshape(-1)[1:], 4, (-2, 2))[0].tolist()
     assert found["edges"] == [-2, -1, 0, 1, 2]
     assert main(["histogram", path, "--bins", "4"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
+    *lines, nan = capsys.readouterr().out.splitlines()
+    assert (len(lines), nan) == (4, "NaN  1")
     assert max(line.count("█") for line in lines) == 50
 
 

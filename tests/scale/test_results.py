@@ -103,3 +103,17 @@ def test_the_part_that_ends_last_returns_what_one_process_does(
     wait(parts)
     made = [one for part in parts if (one := part.result()) is not None]
     assert made == [expected]
+
+
+def test_jobs_share_a_folder_of_notes_and_damaged_results_are_named(folder: Path) -> None:
+    every = [attempt(name, folder, part=(k, 2)) for k in range(2) for name in ("floats", "bytes_", "total")]
+    assert [one is None for one in every] == [True] * 3 + [False] * 3
+    assert every[3:] == [attempt(name, folder, part=(0, 1)) for name in ("floats", "bytes_", "total")]
+    assert attempt("total", folder, part=(0, 2)) is None
+    (results,) = (path for path in (folder / "notes").rglob("*-results"))
+    results.write_bytes(results.read_bytes()[:-3])
+    for number in range(2):
+        with pytest.raises(gzarr.errors.StoreError, match=f"{results.name}.*damaged; delete it"):
+            attempt("total", folder, part=(number, 2))
+    results.unlink()
+    assert [attempt("total", folder, part=(number, 2)) for number in range(2)] == [None, every[5]]
