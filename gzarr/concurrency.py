@@ -25,6 +25,7 @@ import threading
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
@@ -162,6 +163,22 @@ class Pool:
             if self.n_threads < most:
                 self._grow(most)
         self._tasks.put(task)
+
+    def future(self, function: Callable[[], T], most: int) -> Future[T]:
+        """Call a function on one of at most so many threads. Returns: its future."""
+        future = Future[T]()
+
+        def task() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    made = function()
+                except BaseException as error:  # noqa: BLE001 - raised where the future is asked
+                    future.set_exception(error)
+                else:
+                    future.set_result(made)
+
+        self.submit(task, most)
+        return future
 
     def _grow(self, most: int) -> None:
         with self._growing:

@@ -4,22 +4,30 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from importlib import import_module
+from math import inf
 from multiprocessing import get_context
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, TypeAlias
 
 from gzarr.config import config
+from gzarr.errors import StoreError
+from gzarr.scale.processes import Processes
 from gzarr.storage.extras import require
 
 #: Number of a unit, what it raised, or what it made: results, seconds, and where.
 Ended: TypeAlias = tuple[int, BaseException | None, Any]
 #: Bytes that go to workers with every unit, at most.
 MOST_NBYTES = 32 << 20
+#: Seconds without the end of a unit after which workers are looked at.
+CHECK_S = 5.0
+#: Seconds for which a cluster may have no worker at all.
+NO_WORKERS_S = 120.0
 
 
 class Engine:
@@ -41,6 +49,8 @@ class Engine:
 
     shares_memory = False
     lost: tuple[type[BaseException], ...] = (BrokenExecutor, CancelledError)
+    _replaced = _doubted = False
+    _seen = inf
 
     def __init__(self, executor: Any) -> None:
         self.name = type(executor).__name__
@@ -48,7 +58,7 @@ class Engine:
         self.workers = int(told)
         self.shares_memory = self.name == "ThreadPoolExecutor"
         self.threads = None if self.shares_memory else max(1, (os.cpu_count() or 1) // self.workers)
-        self._executor, self._replaced = executor, False
+        self._executor = executor
         self._futures: dict[int, Any] = {}
         self._ended: SimpleQueue[int] = SimpleQueue()
 
@@ -70,22 +80,58 @@ class Engine:
             return self._executor.submit(function)
 
     def wait(self) -> Ended:
-        """Wait for the end of any unit."""
-        number = self._ended.get()
-        future = self._futures.pop(number)
+        """Wait for the end of any unit. Raises: StoreError if there is no worker any more."""
+        while True:
+            try:
+                number = self._ended.get(timeout=CHECK_S)
+                break
+            except Empty:
+                self._check()
+        if (future := self._futures.pop(number, None)) is None:  # it was lost before it ended
+            return number, None, None
         try:
             return number, None, future.result()
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the caller's to raise
             return number, error, None
 
     def recover(self) -> None:
-        """Go on after the death of a worker: a pool of processes ends with it, and another one takes its place."""
-        old = self._executor
-        if isinstance(old, ProcessPoolExecutor) and getattr(old, "_broken", False):
-            given: Any = old
-            alike = given._mp_context, given._initializer, given._initargs  # noqa: SLF001 - it says so nowhere else
-            self._executor = ProcessPoolExecutor(self.workers, *alike)
-            self._replaced = True
+        """Go on after the death of a worker: a pool of processes ends with it, and others take its place."""
+        if isinstance(self._executor, ProcessPoolExecutor) and getattr(self._executor, "_broken", False):
+            old: Any = self._executor
+            alike = old._mp_context, old._initializer, old._initargs  # noqa: SLF001 - it says so nowhere else
+            self._executor, self._replaced = Processes(self.workers, *alike), True
+
+    def _count(self) -> int:
+        """How many workers there are now."""
+        return self.workers
+
+    def _check(self) -> None:
+        """See to workers that died without anybody noticing, and to clusters that have none. Raises: StoreError."""
+        pool: Any = getattr(self, "_executor", None)
+        if isinstance(pool, ProcessPoolExecutor):
+            processes = list((pool._processes or {}).values())  # noqa: SLF001
+            doubted, self._doubted = self._doubted, not all(one.is_alive() for one in processes)
+            if doubted and self._doubted:
+                self._give_up(pool, processes)
+        now = perf_counter()
+        self._seen = now if self._count() else min(self._seen, now)
+        if now - self._seen > NO_WORKERS_S:
+            raise StoreError(
+                f"{self.name}: the cluster has had no worker for {NO_WORKERS_S:.0f} s, and nothing starts one: start "
+                "workers, and go on with resume=True, or part=, if the operation has it"
+            )
+
+    def _give_up(self, pool: Any, processes: list[Any]) -> None:
+        """End a pool one of whose processes died with what others wait for: its units are lost."""
+        pool._broken = pool._broken or "a process died"  # noqa: SLF001 - as it does itself
+        for process in processes:
+            process.kill()
+        pool._result_queue._writer.close()  # noqa: SLF001 - so that its thread does not wait for the rest of a message
+        self.recover()
+        for number in self._futures:
+            self._futures[number] = lost = Future[Any]()
+            lost.set_exception(BrokenProcessPool("a process died, and the pool did not notice"))
+            self._ended.put(number)
 
     def cancel(self, numbers: list[int]) -> None:
         """Cancel units that have not begun."""
@@ -94,9 +140,9 @@ class Engine:
                 future.cancel()
 
     def close(self) -> None:
-        """End a pool that took the place of another one, when its units have ended."""
+        """End processes that took the place of others, when their units have ended."""
         if self._replaced:
-            self._executor.shutdown()
+            self._executor.close()
 
 
 class _Dask(Engine):
@@ -111,6 +157,9 @@ class _Dask(Engine):
 
     def _submitted(self, function: Callable[[], Any]) -> Any:
         return self._executor.submit(function, pure=False)
+
+    def _count(self) -> int:
+        return len(self._executor.nthreads())
 
 
 class _Ray(Engine):
@@ -131,6 +180,9 @@ class _Ray(Engine):
 
     def _submitted(self, function: Any) -> Any:
         return self._task.remote(*function.args).future()
+
+    def _count(self) -> int:
+        return int(self._executor.cluster_resources().get("CPU", 0))
 
     def wait(self) -> Ended:
         number, error, made = super().wait()
@@ -162,7 +214,7 @@ def open_engine(on: Any) -> Iterator[Engine]:
 def _opened(on: Any, stack: ExitStack) -> Engine:
     """An engine, of what ends with a stack. Raises: TypeError."""
     if isinstance(on, int) and not isinstance(on, bool) and on > 0:
-        return Engine(stack.enter_context(ProcessPoolExecutor(on, get_context("spawn"))))
+        return Engine(stack.enter_context(closing(Processes(on, get_context("spawn")))))
     if isinstance(on, str) and on.startswith("dask://"):
         distributed = require("distributed", "scale", "on='dask://...'")
         return _Dask(stack.enter_context(distributed.Client(on.replace("dask://", "tcp://"))))

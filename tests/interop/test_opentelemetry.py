@@ -38,7 +38,7 @@ def test_spans_and_metrics(tmp_path: Any) -> None:
     assert {parents[span.parent.span_id] for span in found if span.name == "gzarr.batch" and span.parent} >= {
         "gzarr.read"
     }
-    assert by_name["gzarr.run"].attributes["engine"] == "ProcessPoolExecutor"
+    assert by_name["gzarr.run"].attributes["engine"] == "Processes"
     data: Any = reader.get_metrics_data()
     metrics = {m.name: m.data.data_points for m in data.resource_metrics[0].scope_metrics[0].metrics}
     assert metrics.keys() == {

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 import pytest
@@ -32,24 +32,15 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield executor
 
 
-def pids_of(engine: Any) -> list[int]:
-    """Processes of the workers that there are now."""
-    if isinstance(engine, ProcessPoolExecutor):
-        return list(engine._processes or {})
-    with suppress(Exception):
-        return list(engine.run(os.getpid).values())
-    return []
-
-
 @contextmanager
-def killing(engine: Any, times: int, every_s: float = 0.4) -> Iterator[list[int]]:
+def killing(times: int, every_s: float = 0.4) -> Iterator[list[int]]:
     """Kill a worker now and then, so many times at most. Yields: those that were killed."""
     killed: list[int] = []
     over = threading.Event()
 
     def kill() -> None:
         while len(killed) < times and not over.wait(every_s):
-            for pid in random.sample(pids := pids_of(engine), len(pids)):
+            for pid in random.sample(pids := [one.pid or 0 for one in active_children()], len(pids)):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)

@@ -2,7 +2,11 @@
 
 import heapq
 import os
-from concurrent.futures import CancelledError
+import signal
+import struct
+import sys
+from concurrent.futures import CancelledError, ProcessPoolExecutor
+from multiprocessing import get_context
 from resource import RUSAGE_SELF, getrusage
 from time import process_time
 from typing import Any
@@ -11,6 +15,7 @@ import numpy as np
 import pytest
 
 from gzarr.errors import StoreError
+from gzarr.scale import engines
 from gzarr.scale.blocks import BlockPlan, JobPart, parse_part
 from gzarr.scale.engines import Ended, Engine, open_engine
 from gzarr.scale.running import run
@@ -88,7 +93,7 @@ def test_units_of_workers_that_are_killed_are_done_again(engine: Any) -> None:
         made.update(zip(unit, results, strict=True))
 
     with open_engine(engine) as opened:
-        with killing(engine, 2) as killed:
+        with killing(2) as killed:
             report = run([BlockPlan(name="squares", n=60, do=slow, take=take)], opened)
         assert killed
         assert run([BlockPlan(name="a", n=3, do=slow)], opened).n_blocks == 3  # as the next phase of an operation
@@ -111,6 +116,39 @@ def test_errors_of_blocks_are_raised(engine: Any) -> None:
 def test_a_block_that_ends_every_worker_is_told() -> None:
     with pytest.raises(StoreError, match="of a: BrokenProcessPool ended 5 workers"):
         run([BlockPlan(name="a", n=1, do=os._exit)], 1)
+
+
+def die_amid_a_message(number: int) -> int:
+    """A block whose process dies once it has sent the length of its result, or, if it is idle, with the lock of all."""
+    frame: Any = sys._getframe()
+    while frame is not None and "result_queue" not in frame.f_locals:
+        frame = frame.f_back
+    if frame is not None:  # of a ProcessPoolExecutor
+        os.write(frame.f_locals["result_queue"]._writer.fileno(), struct.pack("!i", 100))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_death_that_an_executor_does_not_notice_costs_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "CHECK_S", 0.2)
+    made: list[int] = []
+    plan = BlockPlan(name="a", n=20, do=die_amid_a_message, take=lambda _, results: made.extend(results))
+    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+        report = run([plan], executor)
+    assert sorted(made) == [*range(20)]
+    assert 1 <= len(report.repeated) <= 4
+
+
+def test_a_cluster_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "CHECK_S", 0.2)
+    monkeypatch.setattr(engines, "NO_WORKERS_S", 1.0)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        pytest.raises(StoreError, match="the cluster has had no worker for 1 s"),
+    ):
+        run([BlockPlan(name="a", n=3, do=int)], client)
 
 
 def test_parts_are_all_and_disjoint() -> None:

@@ -1,7 +1,7 @@
 """Builds levels on several devices of this process, as on an engine: each unit runs on the next device in turn."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from itertools import cycle
 from queue import SimpleQueue
 from typing import Any
@@ -25,7 +25,7 @@ class OnDevices(Engine):
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self.name, self.workers, self.threads = f"{len(backends)} devices", DEVICE_WORKERS * len(backends), None
-        self._turns, self._pool, self._replaced = cycle(backends), Pool(), False
+        self._turns, self._pool = cycle(backends), Pool()
         self._futures: dict[int, Any] = {}
         self._ended: SimpleQueue[int] = SimpleQueue()
 
@@ -35,16 +35,12 @@ class OnDevices(Engine):
 
     def submit(self, number: int, token: Any, unit: range, given: Any = None) -> None:
         """Let the next device do a unit, on a stream of its own."""
-        future, backend = Future[Any](), next(self._turns)
+        backend = next(self._turns)
 
-        def task() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    with backend.own_stream():
-                        future.set_result(run_unit(token.to(backend), unit.start, unit.stop, None, given))
-                except BaseException as error:  # noqa: BLE001 - raised where the future is asked
-                    future.set_exception(error)
+        def task() -> Any:
+            with backend.own_stream():
+                return run_unit(token.to(backend), unit.start, unit.stop, None, given)
 
+        future = self._pool.future(task, self.workers)
         self._futures[number] = future
         future.add_done_callback(lambda _: self._ended.put(number))
-        self._pool.submit(task, self.workers)
