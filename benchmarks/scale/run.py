@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import logging
 import os
 import random
 import shutil
@@ -19,6 +18,7 @@ import signal
 import statistics
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
@@ -33,6 +33,8 @@ import numpy as np
 import gzarr
 import gzarr.images
 from benchmarks.cpu.measure import machine
+from gzarr.scale import engines
+from gzarr.scale.engines import run_unit
 
 
 def stored(path: Path) -> str:
@@ -75,7 +77,14 @@ class Operations:
         return stored(out)
 
     def v2_to_v3(self, out: Path, **how: Any) -> str:
-        gzarr.transfer(self.source, out, zarr_format=3, shards=(64, 128, 128), budget_nbytes=32 << 20, **how)
+        gzarr.transfer(
+            self.source,
+            out,
+            zarr_format=3,
+            shards=(64, 128, 128),
+            budget_nbytes=32 << 20,
+            **how,
+        )
         return stored(out)
 
     def convert(self, out: Path, **how: Any) -> str:
@@ -140,9 +149,16 @@ def engine(name: str, workers: int) -> Iterator[Any]:
         with ProcessPoolExecutor(workers, get_context("spawn"), _alone) as executor:
             yield executor
     elif name == "dask":
+        import dask
         from distributed import Client, LocalCluster
 
-        how: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0"}
+        # by default, a worker that needs more than 15 s to come back is given up: see docs/scale.md
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"})
+        how: dict[str, Any] = {
+            "n_workers": workers,
+            "threads_per_worker": 1,
+            "dashboard_address": ":0",
+        }
         with LocalCluster(processes=True, **how) as cluster, Client(cluster) as client:
             yield client
     else:
@@ -191,30 +207,47 @@ def killing(pids: Callable[[], list[int]], times: int = 2, longest_s: float = 0.
         thread.join()
 
 
-class Repeated(logging.Handler):
-    """Counts the units that were done again."""
+def begun(token: Any, start: int, stop: int, *rest: Any) -> Any:
+    """`run_unit` in a worker, which notes first that it began."""
+    name = f"{zlib.crc32(token)} {start} {stop}\n".encode()
+    file = os.open(os.environ["GZARR_UNITS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, name)
+    os.close(file)
+    return run_unit(token, start, stop, *rest)
 
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.n = 0
-        logging.getLogger("gzarr.scale").addHandler(self)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.n += record.getMessage().startswith("repeated:")
+@contextmanager
+def counted(folder: Path) -> Iterator[Callable[[], int]]:
+    """Count the units that began again, in whatever process. Yields: a function that tells how many there were."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "units"
+    os.environ["GZARR_UNITS"] = str(file)
+    engines.run_unit = begun
+
+    def again() -> int:
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return len(lines) - len(set(lines))
+
+    try:
+        yield again
+    finally:
+        engines.run_unit = run_unit
 
 
 def on_engine(work: Operations, name: str, kind: str, expected: str, folder: Path) -> dict[str, Any]:
     """One operation on one engine, without and with workers that are killed."""
-    operation, repeated = getattr(work, name), Repeated()
-    with engine(kind, 2) as on:
-        told = {"equal": operation(folder / "whole", on=on) == expected}
-        repeated.n, n_killed, runs = 0, 0, 0
+    operation = getattr(work, name)
+    with counted(folder) as again, engine(kind, 2) as on:
+        told: dict[str, Any] = {"equal": operation(folder / "whole", on=on) == expected}
+        again()
+        repeated = n_killed = runs = 0
         while not n_killed and runs < 20:  # short ones may end before anything is killed
             with killing(lambda: pids_of(on)) as killed:
                 same = operation(folder / f"killed{runs}", on=on) == expected
             told["equal_with_killed"] = told.get("equal_with_killed", True) and same
-            n_killed, runs = len(killed), runs + 1
-    return {**told, "killed": n_killed, "repeated_units": repeated.n}
+            n_killed, runs, repeated = len(killed), runs + 1, repeated + again()
+    return {**told, "killed": n_killed, "repeated_units": repeated}
 
 
 def do_part(folder: Path, name: str, out: Path, part: tuple[int, int]) -> None:
@@ -274,7 +307,13 @@ def speed(work: Operations, name: str, folder: Path, rounds: int) -> dict[str, A
                 out = folder / f"{number}-{workers}"
                 if name == "pyramid":
                     shutil.copytree(work.folder / "image", out)
-                before = dict(zip(pids := list(vars(on)["_processes"]), seconds_of(pids), strict=True))
+                before = dict(
+                    zip(
+                        pids := list(vars(on)["_processes"]),
+                        seconds_of(pids),
+                        strict=True,
+                    )
+                )
                 began = perf_counter()
                 operation(out, on=on)
                 wall = perf_counter() - began
@@ -300,7 +339,13 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=256, help="size of the data")
     parser.add_argument("--operations", default="")
     parser.add_argument("--engines", default="processes,dask,ray,parts")
-    parser.add_argument("--speed", type=int, default=0, metavar="ROUNDS", help="time one worker and two, so often each")
+    parser.add_argument(
+        "--speed",
+        type=int,
+        default=0,
+        metavar="ROUNDS",
+        help="time one worker and two, so often each",
+    )
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     given = parser.parse_args()
     names = given.operations.split(",") if given.operations else TIMED if given.speed else NAMES
@@ -323,10 +368,10 @@ def main() -> None:
                 else:
                     told = on_engine(work, name, kind, expected, folder)
                 result["cells"].append({"operation": name, "engine": kind, **told})
+                if given.out is not None:
+                    given.out.write_text(json.dumps(result, indent=1) + "\n")
                 print(json.dumps(result["cells"][-1]), flush=True)
                 shutil.rmtree(folder, ignore_errors=True)
-    if given.out is not None:
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,14 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gzarr
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +40,18 @@ def test_a_pyramid_on_a_cluster() -> None:
     ]
     means = [float(line.rpartition(" ")[2]) for line in lines]
     assert max(means) - min(means) < 1
+
+
+@pytest.mark.parametrize(
+    ("script", "needs", "function"),
+    [("invert_on_beam", "apache_beam", np.invert), ("mean_on_cubed", "cubed", lambda data: data.mean(axis=0))],
+)
+def test_other_engines(script: str, needs: str, function: Callable[[Any], Any], tmp_path: Path) -> None:
+    pytest.importorskip(needs)
+    data = np.arange(60_000, dtype="u2").reshape(300, 200)
+    gzarr.save(tmp_path / "in.zarr", data, chunks=(50, 60))
+    run(f"examples/{script}.py", str(tmp_path / "in.zarr"), str(tmp_path / "out.zarr"))
+    np.testing.assert_array_equal(gzarr.open_array(tmp_path / "out.zarr")[...], function(data))
 
 
 def test_the_page_names_every_example() -> None:
