@@ -69,7 +69,9 @@ def _import_ahead(config: pytest.Config) -> None:
 #: What takes minutes and changes seldom: folders, files and tests. `make test-long` runs it, `make test` all others.
 LONG = (
     *("benchmarks/", "gpu/ptx/", "cpu/compiled/test_sanitizers.py", "test_packaging.py", "test_site.py"),
-    *("conformance/test_image_viewers.py", "concurrency/test_reentrant_code.py"),
+    *("conformance/test_image_viewers.py", "concurrency/test_reentrant_code.py", "examples/test_training.py"),
+    "examples/test_ci_without_gpu.py::test_the_example_passes",
+    "interop/xarray/test_engine.py::test_the_entry_point_is_found",
     "api/test_keywords.py::test_a_type_checker_knows_the_keywords",
     *(f"gpu/kernels/test_build.py::test_{name}" for name in ("nvcc", "no_kernel_makes", "kernels_pass", "planted")),
 )
@@ -94,6 +96,22 @@ def pytest_collection(session: pytest.Session) -> Generator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+#: Bytes that a process of the tests may take: runners have few gigabytes for several of them.
+MAX_NBYTES = 2 << 30
+_peaks_nbytes = [0]  # after each test
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Fail the test with which a worker of xdist grows beyond what it may take."""
+    yield
+    if hasattr(item.config, "workerinput") and sys.platform == "linux":
+        resource = importlib.import_module("resource")
+        _peaks_nbytes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+        if _peaks_nbytes[-2] <= MAX_NBYTES < _peaks_nbytes[-1]:
+            pytest.fail(f"{item.nodeid} let a process grow to {_peaks_nbytes[-1] >> 20} MiB")
 
 
 @pytest.fixture(scope="module", autouse=True)

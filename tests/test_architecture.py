@@ -343,10 +343,7 @@ def test_no_more_functions_are_long() -> None:
             {"indexing/plan.py": "from gzarr.layout import shard"},
             "gzarr.indexing.plan imports gzarr.layout.shard, which",
         ),
-        (
-            {"indexing/plan.py": "def f():\n    import gzarr"},
-            "gzarr.indexing.plan imports gzarr, which is not below",
-        ),
+        ({"indexing/plan.py": "def f():\n    import gzarr"}, "gzarr.indexing.plan imports gzarr, which is not below"),
         (
             {"indexing/plan.py": "from .grid import Grid"},
             "gzarr.indexing.plan imports .grid.Grid: write absolute imports",

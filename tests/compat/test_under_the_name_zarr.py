@@ -130,11 +130,14 @@ def run(code: str, folder: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "code",
-    [ALONE + ZARR2 + OTHER % "zarr", ZARR2, ALONE + ZARR3 + OTHER % "zarr2"],
-    ids=["zarr 2 alone", "zarr 2 beside zarr-python", "zarr 3 alone"],
-)
+CODES = {
+    "zarr 2": ZARR2,
+    "zarr 2 alone": ALONE + ZARR2 + OTHER % "zarr",
+    "zarr 3 alone": ALONE + ZARR3 + OTHER % "zarr2",
+}
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 def test_names_are_gzarrs(code, tmp_path):
     run(code, tmp_path)
 

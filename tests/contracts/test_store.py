@@ -143,7 +143,7 @@ def test_keys_that_are_not_allowed_are_reported_and_lead_nowhere(store: Store, m
     assert gzarr.compare(root, root).equal
     found = root.verify()
     assert [(problem.kind, problem.key) for problem in found.problems] == [
-        *(("key", key) for key in (min(FOREIGN_KEYS), "grp/../zarr.json", "loose//b/zarr.json", "ok/../zarr.json")),
+        *(("key", key) for key in (min(FOREIGN_KEYS), "grp/../zarr.json", "loose//b/zarr.json", "ok/../zarr.json"))
     ]
     assert "more here are not allowed" in found.problems[0].reason
     assert (found.ngroups, found.narrays, found.leftover_files) == (2, 1, ())
@@ -587,7 +587,7 @@ def test_of_threads_that_change_a_document_none_loses(store: Store, key: str) ->
 
 def test_many_threads_may_write_read_list_and_delete(store: Store) -> None:
     def work(thread: int) -> None:
-        for i in range(12):
+        for i in range(6):
             key, value = f"t{thread}/c/{i}", bytes([thread, i]) * 50
             store.set(key, value)
             store.set(f"t{thread}/zarr.json", value)
@@ -600,7 +600,7 @@ def test_many_threads_may_write_read_list_and_delete(store: Store) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
-    assert len(store) == 8 * (8 + 1)
+    assert len(store) == 8 * (4 + 1)
 
 
 @pytest.mark.parametrize("key", ["c/0", "zarr.json"])
@@ -624,7 +624,7 @@ def test_a_reader_sees_old_or_new_bytes_and_never_a_mixture(store: Store, key: s
     with ThreadPoolExecutor(3) as pool:
         readers = [pool.submit(read) for _ in range(3)]
         try:
-            for i in range(60):
+            for i in range(20):
                 store[key] = values[i % 4]
         finally:
             stop.set()

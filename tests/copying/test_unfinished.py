@@ -31,12 +31,7 @@ def make_source(path):
     return root
 
 
-WAYS = {
-    "rechunk": {"chunks": (50,)},
-    "encoded": {},
-    "to v2": {"zarr_format": 2},
-    "into shards": {"shards": None},
-}
+WAYS = {"rechunk": {"chunks": (50,)}, "encoded": {}, "to v2": {"zarr_format": 2}, "into shards": {"shards": None}}
 
 
 def expected_objects(source, options):
@@ -70,8 +65,7 @@ def versions(dest):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("countdown", [2, 9, 25, 40])
-@pytest.mark.parametrize("way", ["rechunk", "encoded"])
+@pytest.mark.parametrize(("way", "countdown"), [("rechunk", 2), ("rechunk", 25), ("encoded", 9), ("encoded", 40)])
 def test_a_killed_copy_is_gone_on_with(tmp_path, way, countdown):
     source = make_source(tmp_path / "source.zarr")
     options = {"rechunk": {"chunks": 40, "budget_nbytes": 50_000}, "encoded": {"zarr_format": 3}}[way]

@@ -30,6 +30,18 @@ def device():
         yield
 
 
+#: Chains whose damage the device meets in ways of its own: the others are of the same codecs, or of the host's.
+OF_THE_DEVICE = (
+    *("v2-blosc", "v2-zlib", "v2-bz2", "v2-lz4", "v2-delta", "v2-crc32", "v3-zstd-checksum", "v3-gzip", "v3-crc32c"),
+    *("v3-big-endian", "v3-transpose"),
+)
+
+
+@pytest.fixture(params=OF_THE_DEVICE)
+def chain(request):
+    return CHAINS[request.param]  # noqa: F405
+
+
 class Accountant(EmulatedDevice):
     """Counts the device memory that is alive."""
 

@@ -81,8 +81,13 @@ def check(array: gzarr.Array, device: CountingDevice) -> None:
     assert found["results"] == n
 
 
-@pytest.mark.parametrize("reader", ["host", "direct"])
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize(
+    ("chain", "reader"),
+    [
+        *((chain, "host") for chain in CHAINS),
+        *((chain, "direct") for chain in ("raw", "blosc", "zstd with checksum", "sharded")),
+    ],
+)
 def test_on_the_emulated_device(tmp_path, chain, reader) -> None:
     device = CountingDevice(EmulatedDevice())
     backend = GpuBackend(device, reader=DirectFiles().reader() if reader == "direct" else "host")

@@ -32,7 +32,7 @@ LAYOUTS = {
 def cluster():
     """Two worker processes, which only the tests that ask for them use."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client

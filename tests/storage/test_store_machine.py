@@ -184,5 +184,5 @@ def test_a_store_behaves_like_a_dict(kind: str, request: pytest.FixtureRequest) 
 
     reopen = REOPEN.get(kind, lambda store, _: store)
     machine = type("Machine", (StoreMachine,), {"make": staticmethod(make), "reopen": staticmethod(reopen)})
-    examples = max(settings().max_examples // 10, 1)
+    examples = max(settings().max_examples // 15, 1)
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25))

@@ -32,7 +32,7 @@ SHAPE, CHUNK = (270, 230, 8), (130, 200, 5)
 CNAMES, SHUFFLES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd"), ("noshuffle", "shuffle", "bitshuffle")
 #: Elements of 2 to 16 bytes, some in the other byte order, some that are no numbers.
 DTYPES = ("<i4", ">f8", "<i2", "S3", ">c16", "S16", "<c8", "S5", "<M8[s]")
-N_COMPRESSED, N_PLAIN = 30, 12
+N_COMPRESSED, N_PLAIN = 15, 6
 #: Of blocks, as multiples of an element. The last block of a chunk is a short one, perhaps of a few elements, or none.
 BLOCKS = (1, 4096, 10_000, 13, 65_000, 128_999, 26_000)
 #: Chunks of four blocks of Zstandard.
@@ -63,17 +63,19 @@ def chain(number: int) -> tuple[str, list[Any]]:
     return dtype, codecs
 
 
+NUMBERS = np.random.default_rng(2).integers(0, 40, SHAPE).cumsum(axis=1)
+
+
 def values(dtype: str) -> np.ndarray:
-    numbers = np.random.default_rng(2).integers(0, 40, SHAPE).cumsum(axis=1)
-    return numbers.astype("i8").astype(np.dtype(dtype))
+    return NUMBERS.astype(np.dtype(dtype))
 
 
 def stored(folder: Path, dtype: str, codecs: list[Any], **more: Any) -> tuple[gzarr.Array, np.ndarray]:
     shape = {"shape": SHAPE, "chunks": CHUNK, **more}
     array = gzarr.create_array(LocalStore(folder), name="a", dtype=dtype, codecs=codecs, **shape)
     with config.set({"cpu.native": False}):
-        array[...] = values(dtype)
-    return array, values(dtype).astype(array.dtype)
+        array[...] = model = values(dtype)
+    return array, model.astype(array.dtype)
 
 
 @pytest.fixture(scope="module")

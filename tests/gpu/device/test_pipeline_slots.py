@@ -107,9 +107,8 @@ def test_there_are_never_more_batches_than_pipeline_slots_whoever_reads() -> Non
     assert device.memory.peak <= CAP_NBYTES
 
 
-@pytest.mark.parametrize("where", ["memory", "files", "direct"])
 @pytest.mark.parametrize("compressor", COMPRESSORS)
-@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize(("sharded", "where"), [(False, "files"), (False, "direct"), (True, "memory")])
 def test_device_memory_stays_under_the_cap(tmp_path, compressor, sharded, where) -> None:
     device = EmulatedDevice()
     options = {"compressor": COMPRESSORS[compressor]} if compressor != "default" else {}

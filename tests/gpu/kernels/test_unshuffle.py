@@ -1,4 +1,4 @@
-"""unshuffle undoes Blosc's filters: on frames that numcodecs makes, and on sizes that it does not make."""
+"""unshuffle undoes Blosc's filters, and shuffle does what they do: on frames of numcodecs, and on other sizes."""
 
 import numpy as np
 import pytest
@@ -13,13 +13,21 @@ from tests.gpu.kernels.reference import Shuffle, blosc_frame, decoded_streams, h
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
 
-def unshuffle(chunks: list[np.ndarray], how: list[Shuffle], offset: int = 0) -> list[np.ndarray]:
+def launched(kernel: str, chunks: list[np.ndarray], how: list[Shuffle], offset: int = 0) -> list[np.ndarray]:
     results = [at_offset(np.full(c.size, 0xA5, np.uint8), offset) for c in chunks]
     sources = make_sources(chunks, how)
     starts = unit_starts(sources.nbytes)
     targets = np.array([r.ctypes.data for r in results], np.uint64)
-    DEVICE.launch("unshuffle", int(starts[-1]), (len(chunks), sources.address, targets, starts, *sources.how))
+    DEVICE.launch(kernel, int(starts[-1]), (len(chunks), sources.address, targets, starts, *sources.how))
     return results
+
+
+def check(plain: list[np.ndarray], how: list[Shuffle], at: int = 0, offset: int = 0) -> None:
+    """Both directions. at, offset: bytes from where memory is aligned to where sources and results begin."""
+    stored = [shuffled(p, h) for p, h in zip(plain, how, strict=True)]
+    for kernel, given_, wanted in (("unshuffle", stored, plain), ("shuffle", plain, stored)):
+        found = launched(kernel, [at_offset(one, at) for one in given_], how, offset)
+        assert [f.tobytes() for f in found] == [w.tobytes() for w in wanted]
 
 
 def noise(n: int, seed: int = 0) -> np.ndarray:
@@ -34,23 +42,20 @@ def test_any_sizes(data: st.DataObject) -> None:
         n = data.draw(st.one_of(st.integers(0, 40), st.integers(0, 3000)))
         plain.append(noise(n, data.draw(st.integers(0, 99))))
         how.append(data.draw(shuffles(n, data.draw(st.sampled_from([1, 2, 3, 4, 8, 16])))))
-    stored = [
-        at_offset(shuffled(p, h), data.draw(st.sampled_from([0, 0, 1, 8]))) for p, h in zip(plain, how, strict=True)
-    ]
-    found = unshuffle(stored, how, data.draw(st.sampled_from([0, 0, 2, 3])))
-    assert [f.tobytes() for f in found] == [p.tobytes() for p in plain]
+    check(plain, how, data.draw(st.sampled_from([0, 0, 1, 8])), data.draw(st.sampled_from([0, 0, 2, 3])))
 
 
 @needs_compiler
-@pytest.mark.parametrize("typesize", [1, 2, 3, 4, 7, 8, 12, 16, 17, 255])
+@pytest.mark.parametrize("typesize", [1, 2, 3, 4, 6, 7, 8, 12, 16, 17, 18, 255])
 @pytest.mark.parametrize("mode", [PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED])
 def test_each_item_size_in_one_launch(mode: int, typesize: int) -> None:
     """Whole blocks, short last blocks, tails, blocks whose items are no multiple of eight, blocks below one item."""
     lengths = [typesize * items + tail for items in (0, 1, 7, 8, 16, 40, 129) for tail in (0, typesize // 2)]
     plain = [noise(n, n) for n in lengths for _ in range(3)]
-    how = [Shuffle(mode, typesize, size) for n in lengths for size in (max(n, 1), 16 * typesize, 24 * typesize + 1)]
-    found = unshuffle([shuffled(p, h) for p, h in zip(plain, how, strict=True)], how)
-    assert [f.tobytes() for f in found] == [p.tobytes() for p in plain]
+    check(
+        plain,
+        [Shuffle(mode, typesize, size) for n in lengths for size in (max(n, 1), 16 * typesize, 24 * typesize + 1)],
+    )
 
 
 @needs_compiler
@@ -65,7 +70,7 @@ def test_frames_of_numcodecs(data: st.DataObject) -> None:
     how = data.draw(st.sampled_from([blosc.NOSHUFFLE, blosc.SHUFFLE, blosc.BITSHUFFLE]))
     blocksize = data.draw(st.sampled_from([0, 0, 256, 1000, 4096, 30000]))
     frame = blosc_frame(values, name, data.draw(st.sampled_from([0, 1, 5, 9])), how, blocksize)
-    (found,) = unshuffle([decoded_streams(frame)], [header_of(frame).shuffle()])
+    (found,) = launched("unshuffle", [decoded_streams(frame)], [header_of(frame).shuffle()])
     assert found.tobytes() == values.tobytes() == bytes(blosc.decompress(frame))
 
 

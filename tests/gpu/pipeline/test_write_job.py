@@ -100,7 +100,7 @@ def is_chunk(path: str) -> bool:
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_any_write_leaves_the_files_of_the_reference_path(
     chain: str, tmp_path_factory: pytest.TempPathFactory, device: CountingDevice, data: st.DataObject

@@ -50,7 +50,7 @@ def test_shards_that_tasks_share_are_whole(tmp_path, write, scheduler, monkeypat
     monkeypatch.setenv("ZARR_CODEC_PIPELINE__PATH", "gzarr.interop.zarr.CodecPipeline")  # of other processes
     for attempt in range(3 if scheduler == "threads" else 1):
         path = str(tmp_path / f"{attempt}.zarr")
-        with dask.config.set(scheduler=scheduler, num_workers=3):
+        with dask.config.set(scheduler=scheduler, num_workers=3 if scheduler == "threads" else 2):
             write(path)
         found = zarr.open(path, mode="r")
         np.testing.assert_array_equal((found["a"] if write is xarray_10831 else found)[...], DATA)
