@@ -154,12 +154,11 @@ class AffineSampler:
         if xp is np and not (is_diagonal and self.sampler.order and self.sampler.mode == "nearest"):
             points = np.empty((n, *shape))
             for axis in range(n):
-                at = points[axis]
-                at[...] = offset[axis]
-                for other in range(n):
+                at = np.full((1,) * n, offset[axis])
+                for other in np.flatnonzero(matrix[axis]).tolist():
                     steps = matrix[axis, other] * (np.arange(shape[other]) + start[other])
-                    at += steps.reshape([-1 if k == other else 1 for k in range(n)])
-                at -= low[axis]
+                    at = at + steps.reshape([-1 if k == other else 1 for k in range(n)])
+                np.subtract(at, low[axis], out=points[axis])
             return lambda part: ndimage.map_coordinates(part, points, **given)
         given["matrix"] = xp.asarray(diagonal if is_diagonal else matrix)
         given["offset"] = tuple((matrix @ start + offset - low).tolist())
