@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [p for folder in ("", "docs", "examples", ".github") for p in sorted((ROOT / folder).glob("*.md"))]
 README_WORDS = 450
 #: Pages whose Python needs nothing else.
-CHECKED = ("checking", "dataloader", "images", "lazy-views", "testing", "training", "tutorial")
+CHECKED = ("checking", "dataloader", "images", "images-gallery", "lazy-views", "testing", "training", "tutorial")
 #: Tests of their own run the examples of these: their packages may be missing, and nothing may fork beside JAX.
 ELSEWHERE = [
     ROOT / f"gzarr/interop/{name}.py" for name in ("torch", "jax", "grain", "datasets", "ray", "opentelemetry")
