@@ -61,6 +61,7 @@ def fuse(
     transforms: Sequence[ArrayLike] | None = None,
     blend: Blend = "cosine",
     *,
+    origin: Sequence[float] | None = None,
     shape: Sequence[int] | None = None,
     order: int = 1,
     **kwargs: Unpack[ResultKeywords],
@@ -80,6 +81,8 @@ def fuse(
     blend : {"cosine", "max", "first"}
         What becomes of elements that several tiles have: their mean, weighted by the cosine of the way from the
         middle of the tile; the largest; or that of the first tile. Where there is no tile, the result is 0.
+    origin : sequence of int, optional
+        Where the result begins, as transforms count: with ``shape``, a part of the scene. What lies over it is read.
     shape : sequence of int, optional
         Of the result. By default so that it holds all tiles.
     order : int
@@ -99,22 +102,23 @@ def fuse(
     >>> gzarr.images.fuse([one, two], None, [(0, 0), (0, 2)])[...]
     array([[4, 4, 6, 8, 8],
            [4, 4, 6, 8, 8]])
+    >>> gzarr.images.fuse([one, two], None, [(0, 0), (0, 2)], origin=(0, 2), shape=(1, 2))[...]
+    array([[6, 8]])
     """
     check_keywords(kwargs, ResultKeywords, fuse)
     if not tiles or blend not in ("cosine", "max", "first"):
         raise ValueError(f"fuse: {len(tiles)} tiles, blend={blend!r}; give one tile or more, and cosine, max or first")
     sources = on_device("fuse", tiles, kwargs.get("device"), kwargs.get("max_device_nbytes"))
-    first = sources[0]
     given = _translations(tiles) if transforms is None else list(transforms)
-    found, origin = _placed_tiles(sources, given, shape, order)
+    found, start = _placed_tiles(sources, given, origin, shape, order)
 
     def boxes(region: Region) -> list[Box]:
         return [(number, found.box(number, region, sources[number].shape)) for number in found.over(region)]
 
     placed = placed_of(tiles[0])
     if placed is not None:
-        moved = np.array(placed.translation if transforms is None else 0.0) + np.array(placed.scale) * origin
-        placed = placed._replace(translation=tuple(np.broadcast_to(moved, (first.ndim,)).tolist()))
+        moved = np.array(placed.translation if transforms is None else 0.0) + np.array(placed.scale) * start
+        placed = placed._replace(translation=tuple(np.broadcast_to(moved, (len(found.shape),)).tolist()))
     mapping = BoxMapping(
         name="fuse",
         sources=sources,
@@ -124,9 +128,13 @@ def fuse(
         compute=lambda region, parts, blocks: _blended(
             found, sources, blend, region, list(zip(parts, blocks, strict=True))
         ),
-        dtype=first.dtype,
+        dtype=sources[0].dtype,
         placed=placed,
-        arguments={"transforms": [np.asarray(one).tolist() for one in given], "blend": blend, "order": order},
+        arguments={
+            "transforms": [np.asarray(one).tolist() for one in given],
+            "blend": f"{blend} {start}",
+            "order": order,
+        },
         keeps_fill=not any(fill_of(one) for one in sources),
     )
     return write_result(mapping, out, kwargs)
@@ -179,9 +187,12 @@ def _translations(tiles: Sequence[Array | Image]) -> list[NDArray[np.float64]]:
 
 
 def _placed_tiles(
-    sources: Sequence[Array], given: Sequence[Any], shape: Sequence[int] | None, order: int
+    sources: Sequence[Array], given: Sequence[Any], origin: Any, shape: Sequence[int] | None, order: int
 ) -> tuple[_Tiles, NDArray[np.float64]]:
-    """Where tiles lie in a result that begins at the least of their corners, and where that is. Raises: ValueError."""
+    """Where tiles lie in a result that begins at an origin, by default the least of their corners; and the origin.
+
+    Raises: ValueError.
+    """
     first = sources[0]
     for one in sources:
         if (one.ndim, one.dtype) != (first.ndim, first.dtype) or not one.size:
@@ -201,7 +212,7 @@ def _placed_tiles(
         lows.append(ends[0].sum(1) + matrix[:, n])
         highs.append(ends[1].sum(1) + matrix[:, n])
         matrices.append(matrix)
-    origin = np.floor(np.min(lows, 0) + 1e-6)
+    origin = np.floor(np.min(lows, 0) + 1e-6 if origin is None else np.asarray(origin, float))
     made = (
         tuple(map(int, shape))
         if shape is not None
