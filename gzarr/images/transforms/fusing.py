@@ -125,16 +125,10 @@ def fuse(
         template=tiles[0],
         shape=found.shape,
         boxes=boxes,
-        compute=lambda region, parts, blocks: _blended(
-            found, sources, blend, region, list(zip(parts, blocks, strict=True))
-        ),
+        compute=lambda region, *parts: _blended(found, sources, blend, region, zip(*parts, strict=True)),
         dtype=sources[0].dtype,
         placed=placed,
-        arguments={
-            "transforms": [np.asarray(one).tolist() for one in given],
-            "blend": f"{blend} {start}",
-            "order": order,
-        },
+        arguments={"transforms": [np.asarray(one).tolist() for one in given], "how": [blend, order, *start.tolist()]},
         keeps_fill=not any(fill_of(one) for one in sources),
     )
     return write_result(mapping, out, kwargs)
