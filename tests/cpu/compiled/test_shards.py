@@ -136,7 +136,7 @@ CHANGES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("key", [np.s_[1:3], np.s_[4:8], np.s_[2:14]], ids=repr)
+@pytest.mark.parametrize("key", [np.s_[1:3], np.s_[4:8], np.s_[2:14], np.s_[4:16]], ids=repr)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", CODECS)
 def test_odd_shards_are_dealt_with_as_ever(name: str, change: str, key: slice, tmp_path: Path) -> None:
