@@ -251,7 +251,8 @@ class _Running:
         losses = self._losses[plan.blocks.name, unit] = self._losses.get((plan.blocks.name, unit), 0) + 1
         if losses >= _MOST_LOSSES:
             raise StoreError(
-                f"{told} ended {losses} workers, for want of memory perhaps: give max_nbytes= less, or workers more"
+                f"{told} ended {losses} workers ({error}), for want of memory perhaps: give max_nbytes= less, or "
+                "workers more"
             ) from error
         _log.warning("repeated: %s", told)
         self._report.repeated.append(told)
