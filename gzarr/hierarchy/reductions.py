@@ -33,6 +33,7 @@ from gzarr.scale.blocks import BlockPlan, one_by_one, parse_part
 from gzarr.scale.results import PartResults
 from gzarr.scale.running import run
 from gzarr.storage.base import tokens_of
+from gzarr.storage.lasting import lasting
 
 P = TypeVar("P")
 
@@ -257,7 +258,7 @@ def state_of(array: GzarrArray) -> str:
     every = math.prod(axis.nchunks for axis in array.metadata.grid) // _SAMPLED + 1
     some = islice(product(*(range(axis.nchunks) for axis in array.metadata.grid)), 0, _SAMPLED * every, every)
     keys = [join_path(array.path, array.metadata.keys.encode(coords)) for coords in some]
-    told = list(documents(array.metadata, "")), [str(token) for token in tokens_of(array.store, keys)]
+    told = list(documents(array.metadata, "")), [lasting(token) for token in tokens_of(array.store, keys)]
     return sha256(repr(told).encode()).hexdigest()
 
 

@@ -21,9 +21,8 @@ from gzarr.indexing.grid import Grid
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.metadata.documents import documents
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.archive import ArchiveEntry
 from gzarr.storage.base import Request, Store, host_view, tokens_of
-from gzarr.storage.local_files import FileVersion
+from gzarr.storage.lasting import lasting
 from gzarr.storage.rules import without_secrets
 from gzarr.tensors import is_on_device, is_tensor, to_host
 
@@ -170,19 +169,11 @@ def _versions(store: Store, keys: Sequence[str]) -> list[object]:
     if versions is not None and versions.in_memory:
         whole = store.get_many([Request(key) for key in keys])
         return [None if data is None else contents_of(np.frombuffer(data, "u1")) for data in whole]
-    found = [_lasting(token) for token in tokens_of(store, keys)]
+    found = [lasting(token) for token in tokens_of(store, keys)]
     others = [number for number, version in enumerate(found) if version is None]
     for number, end in zip(others, _ends_of(store, [keys[number] for number in others]), strict=True):
         found[number] = end and contents_of(np.frombuffer(end, "u1"))
     return found
-
-
-def _lasting(token: object) -> object | None:
-    if isinstance(token, FileVersion):
-        return token.nbytes, token.modified_ns
-    if isinstance(token, ArchiveEntry):
-        return token.info.file_size, token.info.CRC
-    return token if isinstance(token, (str, int, bytes)) else None
 
 
 def _stamp(version: object) -> str:

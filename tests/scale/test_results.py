@@ -105,6 +105,13 @@ def test_the_part_that_ends_last_returns_what_one_process_does(
     assert made == [expected]
 
 
+def test_a_process_that_wrote_the_array_is_a_part_as_others_are(folder: Path, processes: ProcessPoolExecutor) -> None:
+    array = gzarr.open_array(folder / "source.zarr", "r+", path="floats")
+    array[:] = array[...]
+    assert attempt("floats", folder, part=(0, 2)) is None
+    assert processes.submit(attempt, "floats", folder, part=(1, 2)).result() is not None
+
+
 def test_jobs_share_a_folder_of_notes_and_damaged_results_are_named(folder: Path) -> None:
     every = [attempt(name, folder, part=(k, 2)) for k in range(2) for name in ("floats", "bytes_", "total")]
     assert [one is None for one in every] == [True] * 3 + [False] * 3
