@@ -382,8 +382,7 @@ def _merge_and_store(job: WriteJob, groups: Groups, keys: Sequence[str], merged:
             items.append((key, data))
     if items:
         each = (data if segments is not None else (data,) for _, data in items)
-        stored = partial(count_bytes, chained.from_iterable(each))
-        staged("store", (segments or store).set_many, items, count=lambda _: stored())
+        staged("store", (segments or store).set_many, items, count=lambda _: count_bytes(chained.from_iterable(each)))
     if emptied:
         staged("store", store.delete_many, emptied)
 

@@ -168,7 +168,7 @@ def histogram(
     if options.as_json:
         print(json.dumps({"counts": counts.tolist(), "edges": [_number(edge) for edge in edges]}, indent=2))
         return
-    if made.count:
+    if made.count or not array.size:
         _draw(counts, edges, scale.units)
     for name, count in (("NaT" if array.dtype.kind in "mM" else "NaN", made.n_nan), ("missing", made.n_missing)):
         if count:

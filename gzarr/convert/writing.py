@@ -26,7 +26,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.indexing.regions import Region
 from gzarr.metadata.conventions import MASK, decode_mask
 from gzarr.virtual.opening import open_virtual
-from gzarr.virtual.store import Chunks, VirtualStore
+from gzarr.virtual.store import Chunks, Contents, VirtualStore
 
 #: With less space left, the disk counts as full; libraries say only that something failed.
 _FULL_NBYTES = 1 << 20
@@ -165,7 +165,10 @@ def node_of(source: Any, path: str | os.PathLike[str]) -> Array | Group:
     Raises CopyError if it is read from that very file in place.
     """
     node = source if isinstance(source, (Array, Group)) else open_node(source, mode="r")
-    for store, key in node.store.contents.objects if isinstance(node.store, VirtualStore) else ():
+    contents = node.store.contents if isinstance(node.store, VirtualStore) else Contents({}, {}, ())
+    for array in contents.arrays if isinstance(node, Group) else (node.path,):
+        contents.arrays.get(array)  # some files are listed when the table is made that leads to them
+    for store, key in contents.objects:
         place = None if store.files is None else store.files.path(key)
         if place is not None and os.path.exists(path) and os.path.samefile(place, path):  # noqa: PTH110, PTH121
             raise CopyError(f"the source is the file {os.fspath(path)!r} itself; name another file")

@@ -103,16 +103,14 @@ def _as_times(dtype: np.dtype[Any], found: Stats, part: "_Moments") -> Stats:
 
 
 def _as_numpy(dtype: np.dtype[Any], part: "_Moments") -> tuple[Any, Any]:
-    """The limits of a histogram in the type whose arithmetic NumPy uses for its edges."""
-    return (dtype.type(part.low), dtype.type(part.high)) if part.n else (part.low, part.high)
+    """The limits of a histogram in the type whose arithmetic NumPy uses for its edges; NumPy's own of no numbers."""
+    return (dtype.type(part.low), dtype.type(part.high)) if part.n else (0, 1)
 
 
-def _finite(array: GzarrArray, limits: tuple[Any, Any], *, is_empty: bool) -> tuple[Any, Any]:
-    """The limits of a histogram; NumPy's if there are no elements. Raises: ValueError if they are not finite."""
+def _finite(array: GzarrArray, limits: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The limits of a histogram. Raises: ValueError if they are not finite."""
     if all(map(math.isfinite, limits)):
         return limits
-    if is_empty:
-        return 0, 1
     raise ValueError(f"{array.store_path}: elements reach from {limits[0]} to {limits[1]}; give range= for a histogram")
 
 
@@ -251,7 +249,7 @@ def _histogram(
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """The histogram of the elements, or of the times that they stand for."""
     # The same numbers for edges and bins: with limits of another type, NumPy rounds the places of bins otherwise.
-    limits = _finite(array, limits or _as_numpy(array.dtype, part), is_empty=not part.n + part.n_nan)
+    limits = _finite(array, limits or _as_numpy(array.dtype, part))
     origin = None if time is None else int(limits[0])
     if origin is not None:  # nanoseconds of today are too many for edges in floats, unless they begin with 0
         limits = 0.0, float(int(limits[1]) - origin or 1)

@@ -176,11 +176,10 @@ def _copy_start(source: int, nbytes: int, target: int) -> None:
         except OSError as error:
             if copy is _copy_range or error.errno in FULL:
                 raise
-            copy, copied = _copy_range, 0
-        else:
-            if not copied:
-                raise OSError(errno.EIO, f"the file ends after {done} of {nbytes} bytes")
-        done += copied
+            copied = 0
+        if not copied and copy is _copy_range:
+            raise OSError(errno.EIO, f"the file ends after {done} of {nbytes} bytes")
+        done, copy = done + copied, copy if copied else _copy_range  # some systems copy nothing and say no error
     os.lseek(target, nbytes, os.SEEK_SET)
 
 

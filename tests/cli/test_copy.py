@@ -98,9 +98,12 @@ def test_convert_reads_and_writes_files(tmp_path, capsys):
         assert main(["convert", zarr, str(tmp_path / name), "--chunks", "4"]) == 1
         assert "takes no options" in capsys.readouterr().err
     kept = (tmp_path / "b.nc").read_bytes()
-    for dest in (tmp_path / "b.nc", tmp_path / "." / "b.nc"):
-        assert main(["convert", str(tmp_path / "b.nc"), str(dest), "--if-exists", "replace"]) == 1
-        assert "b.nc' itself; name another file" in capsys.readouterr().err
+    (tmp_path / "l.nc").symlink_to("b.nc")
+    for dest in ("b.nc", "./b.nc", "l.nc"):
+        assert main(["convert", str(tmp_path / "b.nc"), f"{tmp_path}/{dest}", "--if-exists", "replace"]) == 1
+        assert f"{dest}' itself; name another file" in capsys.readouterr().err
+    with pytest.raises(gzarr.CopyError, match="itself"):
+        gzarr.convert.to_hdf5(gzarr.concat([gzarr.open(tmp_path / "b.h5")["x"]]), tmp_path / "b.h5", overwrite=True)
     assert (tmp_path / "b.nc").read_bytes() == kept
     (tmp_path / "text.txt").write_text("hello")
     assert main(["convert", str(tmp_path / "text.txt"), str(tmp_path / "c.zarr")]) == 1
