@@ -7,8 +7,6 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from gzarr.backend import Work
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
@@ -27,7 +25,6 @@ from gzarr.indexing.regions import Region, Regions, chunk_spans, chunks_region, 
 from gzarr.metadata.conventions import same_value
 from gzarr.metadata.model import ArrayMeta
 from gzarr.scale.blocks import BlockPlan, one_by_one
-from gzarr.scale.engines import MOST_NBYTES
 from gzarr.scale.running import run
 from gzarr.storage.base import Buffer, Request
 from gzarr.storage.tables import chains_of
@@ -153,16 +150,6 @@ class CopyBlock:
             wanted = [coords for coords in objects if self._has_data(coords)]
             if wanted:
                 self._decode(region, objects, wanted)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Refuse to send large arrays along with every unit. Raises: ValueError."""
-        data = self._source.data
-        if isinstance(data, np.ndarray) and data.nbytes > MOST_NBYTES:
-            raise ValueError(
-                f"{self._source.name}: every worker would get {data.nbytes >> 20} MiB of memory: save the array first, "
-                "and pass what gzarr.open returns"
-            )
-        return self.__dict__
 
     def _decode(self, region: Region, objects: Sequence[Coords], wanted: Sequence[Coords]) -> None:
         data = self._source.read(region)

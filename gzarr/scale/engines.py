@@ -23,7 +23,7 @@ from gzarr.storage.extras import require
 #: Number of a unit, what it raised, or what it made: results, seconds, and where.
 Ended: TypeAlias = tuple[int, BaseException | None, Any]
 #: Bytes that go to workers with every unit, at most.
-MOST_NBYTES = 32 << 20
+_MOST_NBYTES = 32 << 20
 #: Seconds without the end of a unit after which workers are looked at.
 CHECK_S = 5.0
 #: Seconds for which a cluster may have no worker at all.
@@ -87,6 +87,7 @@ class Engine:
                 break
             except Empty:
                 self._check()
+        self._doubted, self._seen = False, inf
         if (future := self._futures.pop(number, None)) is None:  # it was lost before it ended
             return number, None, None
         try:
@@ -113,8 +114,10 @@ class Engine:
             doubted, self._doubted = self._doubted, not all(one.is_alive() for one in processes)
             if doubted and self._doubted:
                 self._give_up(pool, processes)
-        now = perf_counter()
-        self._seen = now if self._count() else min(self._seen, now)
+        now, count = perf_counter(), 0
+        with suppress(Exception):  # of a scheduler that is gone, or comes back
+            count = self._count()
+        self._seen = now if count else min(self._seen, now)
         if now - self._seen > NO_WORKERS_S:
             raise StoreError(
                 f"{self.name}: the cluster has had no worker for {NO_WORKERS_S:.0f} s, and nothing starts one: start "
@@ -243,7 +246,7 @@ def packed(do: Callable[[int], Any], name: str) -> bytes:
 
 
 def _checked(data: bytes, name: str) -> bytes:
-    if len(data) > MOST_NBYTES:
+    if len(data) > _MOST_NBYTES:
         raise ValueError(
             f"{name}: every unit would take {len(data) >> 20} MiB from this process to a worker: store the arrays in "
             "memory that the operation reads, and pass what gzarr.open returns"

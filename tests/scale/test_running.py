@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError, ProcessPoolExecutor
 from multiprocessing import get_context
 from resource import RUSAGE_SELF, getrusage
 from time import process_time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,8 +140,28 @@ def test_a_death_that_an_executor_does_not_notice_costs_its_units(monkeypatch: p
     assert 1 <= len(report.repeated) <= 4
 
 
-def test_a_cluster_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_amiss_before_a_unit_ended_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        engine, now = Engine(executor), 0.0
+        engine._count = lambda: 0  # type: ignore[method-assign]
+        monkeypatch.setattr(engines, "perf_counter", lambda: now)
+        for number in range(2):
+            now = 110.0 * number
+            with monkeypatch.context() as patch:  # a process that has done max_tasks_per_child, say
+                patch.setattr(executor, "_processes", {0: SimpleNamespace(is_alive=lambda: False)})
+                engine._check()
+            engine.submit(number, int, range(number, number + 1))
+            assert engine.wait()[2][0] == [number]
+        now = 121.0
+        engine._check()
+        assert engine._executor is executor
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_cluster_without_workers_is_told(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
+    if not answers:  # a client of a scheduler that is gone
+        monkeypatch.setattr(engines._Dask, "_count", lambda _: None.ncores)  # type: ignore[attr-defined]
     monkeypatch.setattr(engines, "CHECK_S", 0.2)
     monkeypatch.setattr(engines, "NO_WORKERS_S", 1.0)
     with (
