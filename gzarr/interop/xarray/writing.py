@@ -94,7 +94,9 @@ def to_zarr(
     storage_options : mapping, optional
         Options for the server of a URL.
     safe_chunks, align_chunks : bool
-        Taken as Xarray does, without an effect: blocks are aligned in any case.
+        Without an effect: blocks are aligned as by ``align_chunks=True`` of Xarray. With ``safe_chunks=True``, Xarray
+        refuses blocks that share a chunk, and in mode "r+" regions of Dask arrays that end within one. Here neither is
+        refused: if several processes write regions at the same time, these must end where chunks or shards do.
     chunkmanager_store_kwargs : mapping, optional
         Further keywords of `dask.array.store`.
     write_inherited_coords : bool

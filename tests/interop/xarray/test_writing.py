@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import dask.array as da
 import numpy as np
@@ -348,6 +349,33 @@ def test_keywords_of_xarray_are_taken(tmp_path, monkeypatch):
         np.testing.assert_array_equal(opened["t"], np.arange(9.0))
     with pytest.raises(ValueError, match="mode='w' would replace"):
         xr.open_dataset(tmp_path / "x.zarr", engine="gzarr", mode="w")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "how", "refused"),
+    [
+        (6, {}, False),
+        (4, {}, True),
+        (9, {"append_dim": "x"}, False),
+        (4, {"append_dim": "x"}, True),
+        ((3, 6), {"region": {"x": slice(1, 10)}, "mode": "a"}, True),
+        ((2, 3, 4), {"region": {"x": slice(1, 10)}, "mode": "a"}, False),
+        (9, {"region": {"x": slice(1, 10)}}, True),
+        (9, {"region": {"x": slice(3, 12)}}, False),
+    ],
+)
+def test_writes_that_xarray_refuses_are_those_of_its_align_chunks(blocks, how, refused, tmp_path):
+    first, encoding = xr.Dataset({"t": ("x", np.arange(12.0))}), {"encoding": {"t": {"chunks": (3,)}}}
+    data = xr.Dataset({"t": ("x", np.arange(50.0, 59.0))}).chunk(x=blocks)
+    for name in ("safe", "aligned", "ours") if how else ():
+        first.to_zarr(tmp_path / name, **encoding)
+    how = how or encoding
+    with pytest.raises(ValueError, match="overlap") if refused else nullcontext():
+        data.to_zarr(tmp_path / "safe", **how)
+    data.to_zarr(tmp_path / "aligned", align_chunks=True, **how)
+    to_zarr(data, tmp_path / "ours", **how)
+    with opened(tmp_path / "ours") as ours, xr.open_zarr(tmp_path / "aligned") as theirs:
+        xr.testing.assert_identical(ours.load(), theirs.load())
 
 
 def test_attributes_that_are_no_json_are_named(tmp_path):
