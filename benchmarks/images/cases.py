@@ -48,6 +48,9 @@ class Source:
 A = Source("A", "16,384² u1", (16384,) * 2, "u1", (1024,) * 2, (4096,) * 2, (2, 2), 6, (64, 64))
 B = Source("B", "128 x 2,048² u2", (128, 2048, 2048), "u2", (8, 256, 256), (32, 1024, 1024), (1, 2, 2), 4, (8, 16, 16))
 C = Source("C", "128 x 1,024² u2", (128, 1024, 1024), "u2", (64,) * 3, (128, 256, 256), (2, 2, 2), 4, (8, 8, 8))
+D = Source("D", "64 x 512² u2", (64, 512, 512), "u2", (64,) * 3, (64, 256, 256), (2, 2, 2), 2, (4, 4, 4))
+L = Source("L", "64 x 512², 4,096 balls", (64, 512, 512), "bool", (64,) * 3, (64, 256, 256), (2, 2, 2), 2, (4, 4, 4))
+T = Source("T", "1,000 tiles of 256² u2", (5632, 8992), "u2", (120,) * 2, (480,) * 2, (2, 2), 2, (1, 1))
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Case:
     work : str
         "pyramid": level 0 is copied, and the levels above are made. "gaussian": level 0 is filtered.
         "halo": level 0 is read with halos, beside a plain read.
+        "project", "affine", "label" and "segment" make an array of level 0, "fuse" a scene of the tiles cut from it.
         "regions" or "planes": random boxes of ``box`` are read.
     version : str
         Of OME-NGFF: "0.4" is Zarr format 2 with Blosc (LZ4), "0.5" is Zarr format 3 with Zstandard.
@@ -110,6 +114,11 @@ CASES = {
         Case("gaussian A", "gaussian", A),
         Case("gaussian C", "gaussian", C, rounds=2),
         Case("halo C", "halo", C),
+        Case("project D", "project", D),
+        Case("affine D", "affine", D),
+        Case("label L", "label", L),
+        Case("segment L", "segment", L),
+        Case("fuse T", "fuse", T),
         Case("regions A", "regions", A, rounds=15, box=(1024, 1024)),
         Case("planes C", "planes", C, rounds=15, box=(1, 512, 512)),
     )
@@ -120,6 +129,10 @@ CASES = {
 GOALS: dict[str, dict[str, Any]] = {
     "pyramid": {"cpu_over_best": 0.85, "wall_over_best": 1.0, "cpu_over_bare": 1.15, "peak_bytes": 256 << 20},
     "gaussian": {"wall_over_best": 1.0, "cpu_over_bare": 1.1, "peak_bytes": 256 << 20},
+    **{
+        work: {"wall_over_best": 1.0, "peak_bytes": 256 << 20}
+        for work in ("project", "affine", "label", "segment", "fuse")
+    },
     "halo": {"cpu_over_bare": 2.0},
     "regions": {"wall_over_best": 1.0},
     "planes": {"wall_over_best": 1.0},

@@ -56,6 +56,18 @@ CONTESTANTS: dict[str, dict[str, str]] = {
         "dask-image": "benchmarks.images.drivers_dask:dask_image",
         "dask map_overlap": "benchmarks.images.drivers_dask:map_overlap",
     },
+    **{
+        work: {
+            BARE: "benchmarks.images.operations:in_memory",
+            OWN: "benchmarks.images.operations:by_gzarr",
+            "dask-image": f"benchmarks.images.drivers_dask:{work}",
+        }
+        for work in ("project", "affine", "label", "segment")
+    },
+    "fuse": {
+        OWN: "benchmarks.images.operations:fused",
+        "multiview-stitcher": "benchmarks.images.drivers_stitcher:fused",
+    },
     "halo": {BARE: "benchmarks.images.drivers_gzarr:plain_read", OWN: "benchmarks.images.drivers_gzarr:halo_read"},
     "regions": {
         OWN: "benchmarks.images.regions:gzarr_reader",

@@ -79,13 +79,28 @@ def strips(source: Source) -> Iterator[tuple[slice, Any]]:
     rng = np.random.default_rng(7)
     for low in range(0, source.shape[0], source.chunks[0]):
         shape = (min(source.chunks[0], source.shape[0] - low), *source.shape[1:])
-        yield slice(low, low + shape[0]), (picture if source.dtype == "u1" else staging_buffer)(rng, shape)
+        yield slice(low, low + shape[0]), MAKERS[source.dtype](rng, shape)
 
 
 def picture(rng: Any, shape: tuple[int, ...]) -> Any:
     """A part of a picture: noise of 3."""
     values = smooth(rng, shape, 32) * 200 + 25 + 3 * rng.standard_normal(shape, dtype="f4")
     return values.clip(0, 255).astype("u1")
+
+
+def mask(rng: Any, shape: tuple[int, ...]) -> Any:
+    """Balls of 5 to 9 elements across, one in each cube of 16, none of which touch."""
+    counts = [n // 16 for n in shape]
+    radius = rng.uniform(2, 4.5, [m for n in counts for m in (n, 1)])
+    apart = sum(
+        (np.arange(16).reshape([16 if i == 2 * axis + 1 else 1 for i in range(6)]) - rng.uniform(5, 10, radius.shape))
+        ** 2
+        for axis in range(3)
+    )
+    return (apart <= radius**2).reshape(shape)
+
+
+MAKERS = {"u1": picture, "u2": staging_buffer, "bool": mask}
 
 
 def level(cache: Cache, source: Source, number: int, base: int) -> Any:

@@ -9,11 +9,14 @@ import dask.array as da
 import numcodecs
 import numpy as np
 import zarr
+from dask_image import ndmeasure
 from dask_image.ndfilters import gaussian_filter
+from dask_image.ndinterp import affine_transform
 from scipy import ndimage
 
 from benchmarks.images.cases import DEPTH, SIGMA
 from benchmarks.images.contestants import Job
+from benchmarks.images.operations import MATRIX, OFFSET, balls, of_result
 
 VERSION = dask.__version__
 
@@ -43,6 +46,35 @@ def map_overlap(job: Job) -> list[str]:
 def dask_image(job: Job) -> list[str]:
     """dask-image's filter."""
     dask.compute(_store(job, gaussian_filter(da.from_zarr(str(job.image)), SIGMA), "0"))
+    return ["0"]
+
+
+def project(job: Job) -> list[str]:
+    """The maximum along z."""
+    return _made(job, da.from_zarr(str(job.image)).max(0))
+
+
+def affine(job: Job) -> list[str]:
+    """dask-image's transformation."""
+    array = da.from_zarr(str(job.image))
+    return _made(job, affine_transform(array, MATRIX, OFFSET, order=1, output_chunks=job.case.source.chunks))
+
+
+def label(job: Job) -> list[str]:
+    """dask-image's connected components."""
+    return _made(job, ndmeasure.label(da.from_zarr(str(job.image)))[0])
+
+
+def segment(job: Job) -> list[str]:
+    """Blocks with halos compared with a threshold, then dask-image's connected components."""
+    found = da.map_overlap(balls, da.from_zarr(str(job.image)), depth=DEPTH, boundary="reflect", dtype=bool)
+    return _made(job, ndmeasure.label(found)[0])
+
+
+def _made(job: Job, array: Any) -> list[str]:
+    """Compute and store the result of an operation."""
+    made = of_result(job)
+    dask.compute(_store(made, array.astype(made.case.source.dtype), "0"))
     return ["0"]
 
 

@@ -18,6 +18,7 @@ from benchmarks.images import regions
 from benchmarks.images.cases import CASES, Case
 from benchmarks.images.contestants import BARE, OWN
 from benchmarks.images.data import Cache, filtered, level
+from benchmarks.images.operations import WHOLE, right
 
 TIMEOUT_S = 240.0
 SLOW = 2.0  # times the least CPU: whoever takes more takes part in one round only
@@ -64,6 +65,9 @@ def prepare(case: Case, setting: Setting) -> None:
         setting.cache.make(source.shrunk())
     if case.work == "gaussian":
         filtered(setting.cache, source)
+    elif case.work in WHOLE:
+        for each in (case,) if setting.small else (case, case.small()):
+            right(setting.cache, each)
     for number in range(1, source.levels + 1 if case.work == "pyramid" else 0):
         level(setting.cache, source, number, number - 1)
         level(setting.cache, source, number, 0)

@@ -15,6 +15,11 @@ START = "<!-- images: generated -->"
 TITLES = {
     "pyramid": "Pyramids",
     "gaussian": "Gaussian filter, sigma 2",
+    "project": "Projection: the maximum along z",
+    "affine": "Affine transformation, order 1",
+    "label": "Connected components",
+    "segment": "Segmentation: smoothing, a threshold, numbers",
+    "fuse": "Tiles fused into a scene",
     "halo": "Reading with halos of 8",
     "regions": "Random regions",
     "planes": "Random planes",
@@ -49,7 +54,8 @@ def about(result: Mapping[str, Any]) -> str:
     names = ", ".join(f"{name} {version}" for name, version in versions.items())
     machine = f"{where['cpu']}, {where['cores']} cores, {where['system']}, {where['date']}"
     load = f"load {where['load_at_start']} at the start and {where['load_at_end']} at the end"
-    return f"{names}. {machine}, {load}. The run took {result['seconds'] / 60:.0f} minutes."
+    remark = f" {result['remark']}" if "remark" in result else ""
+    return f"{names}. {machine}, {load}. The run took {result['seconds'] / 60:.0f} minutes.{remark}"
 
 
 def costs(result: Mapping[str, Any], work: str) -> str:

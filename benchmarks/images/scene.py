@@ -17,9 +17,16 @@ import numpy as np
 
 ROWS, COLUMNS, SIDE, STEP, PART = 25, 40, 256, 224, 1024
 EXTENT = ((ROWS - 1) * STEP + SIDE, (COLUMNS - 1) * STEP + SIDE)
-CORNERS = [(row * STEP, column * STEP) for row in range(ROWS) for column in range(COLUMNS)]
 #: Where the region begins: within a tile.
 START = (2000, 3000)
+
+
+def corners(shape: tuple[int, int]) -> list[tuple[int, int]]:
+    """Where the tiles of a scene begin."""
+    return [(y, x) for y in range(0, shape[0] - SIDE + 1, STEP) for x in range(0, shape[1] - SIDE + 1, STEP)]
+
+
+CORNERS = corners(EXTENT)
 
 
 def scene() -> Any:
@@ -31,29 +38,33 @@ def scene() -> Any:
 
 def make(folder: Path) -> None:
     """Store the tiles as arrays of Zarr v3, and the scene."""
-    import zarr
-
-    whole = scene()
-    np.save(folder / "scene.npy", whole)
-    for n, (y, x) in enumerate(CORNERS):
-        tile = whole[y : y + SIDE, x : x + SIDE]
-        zarr.create_array(folder / f"tiles/{n}", data=tile, chunks=(128, 128))
+    np.save(folder / "scene.npy", scene())
+    cut(folder / "scene.npy", folder / "tiles")
 
 
-def gzarr_scene(folder: Path, kind: str) -> Any:
+def cut(path: Path, tiles: Path) -> None:
+    """Store the tiles of a scene unless they exist."""
+    import gzarr
+
+    whole = np.load(path, mmap_mode="r")
+    for n, (y, x) in enumerate(corners(whole.shape) if not tiles.exists() else ()):
+        gzarr.array(whole[y : y + SIDE, x : x + SIDE], store=tiles / str(n), chunks=(128, 128))
+
+
+def gzarr_scene(folder: Path, kind: str, places: Any = CORNERS) -> Any:
     """Fuse by gzarr. Returns: the scene or the region."""
     import gzarr.images
 
     def run() -> Any:
-        tiles = [gzarr.open_array(folder / f"tiles/{n}", mode="r") for n in range(len(CORNERS))]
+        tiles = [gzarr.open_array(folder / f"tiles/{n}", mode="r") for n in range(len(places))]
         if kind == "fuse":
-            return gzarr.images.fuse(tiles, folder / "gzarr.zarr", CORNERS)
-        return gzarr.images.fuse(tiles, None, CORNERS, origin=START, shape=(PART, PART))
+            return gzarr.images.fuse(tiles, folder / "gzarr.zarr", places)
+        return gzarr.images.fuse(tiles, None, places, origin=START, shape=(PART, PART))
 
     return run
 
 
-def stitched_scene(folder: Path, kind: str) -> Any:
+def stitched_scene(folder: Path, kind: str, places: Any = CORNERS) -> Any:
     """Fuse by multiview-stitcher, from Dask arrays."""
     import dask.array as da
     from multiview_stitcher import fusion
@@ -61,23 +72,23 @@ def stitched_scene(folder: Path, kind: str) -> Any:
 
     def run() -> Any:
         sims = []
-        for n, corner in enumerate(CORNERS):
+        for n, corner in enumerate(places):
             tile = da.from_zarr(str(folder / f"tiles/{n}"))
-            places = dict(zip("yx", map(float, corner), strict=True))
+            there = dict(zip("yx", map(float, corner), strict=True))
             sims.append(
                 si_utils.get_sim_from_array(
-                    tile, dims=["y", "x"], scale={"y": 1.0, "x": 1.0}, translation=places, transform_key="stage"
+                    tile, dims=["y", "x"], scale={"y": 1.0, "x": 1.0}, translation=there, transform_key="stage"
                 )
             )
         given: dict[str, Any] = {"transform_key": "stage", "output_chunksize": 512}
         if kind == "fuse":
             return fusion.fuse(sims, **given, output_zarr_url=str(folder / "stitched.zarr")).data
-        there = {
+        part: dict[str, Any] = {
             "spacing": {"y": 1.0, "x": 1.0},
             "origin": dict(zip("yx", map(float, START), strict=True)),
             "shape": {"y": PART, "x": PART},
         }
-        return fusion.fuse(sims, **given, output_stack_properties=there).data.compute()
+        return fusion.fuse(sims, **given, output_stack_properties=part).data.compute()
 
     return run
 
