@@ -14,4 +14,4 @@ VERSION = version("multiview-stitcher")
 def fused(job: Job) -> list[str]:
     """The scene, written as Zarr."""
     scene.stitched_scene(tiles(job), "fuse", scene.corners(job.case.source.shape))()
-    return ["stitched.zarr/0"]
+    return ["stitched.zarr"]

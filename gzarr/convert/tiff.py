@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -255,6 +256,9 @@ def _write_image(
         known = "t, c, z, y, x and numbers of up to 32 bits, or floats and complex numbers of NumPy but float16"
         raise CopyError(f"{image.group.store_path} has {what}: OME-TIFF has {known}; convert it, or write one level")
     levels = [level.to("cpu") for level in image.levels if level.shape[:-2] == base.shape[:-2]]
+    other = [f"level {number}" for number, level in enumerate(image) if level.shape[:-2] != base.shape[:-2]]
+    if lost := [*other, *(f"label {name!r}" for name in image.labels)]:
+        warnings.warn(f"{image.group.store_path}: OME-TIFF has no place for {', '.join(lost)}", stacklevel=2)
     shape = _tile_shape(base, 0) if tile is None else tile
     options: dict[str, Any] = {"dtype": base.dtype.newbyteorder("="), "tile": shape, "compression": compression}
     options["photometric"] = "minisblack"

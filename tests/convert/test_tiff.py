@@ -208,7 +208,9 @@ def test_images_become_pyramids_of_ome_tiff_and_come_back(tmp_path, unit):
         tmp_path / "a.zarr", data, axes="czyx", chunks=(1, 1, 64, 64), scale=scale, units=unit, channels=channels
     )
     gzarr.images.build_pyramid(image, factors=factors, overwrite=True)
-    assert main(["convert", str(tmp_path / "a.zarr"), str(tmp_path / "a.ome.tif")]) == 0
+    image.write_label("cells", np.zeros((3, 200, 150), "u1"))
+    with pytest.warns(UserWarning, match="has no place for level 3, label 'cells'"):
+        assert main(["convert", str(tmp_path / "a.zarr"), str(tmp_path / "a.ome.tif")]) == 0
     with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
         (series,), pixels = file.series, ET.fromstring(file.ome_metadata).find(".//{*}Pixels")
         assert (series.kind, series.axes, file.pages[0].tile) == ("ome", "CZYX", (64, 64))
