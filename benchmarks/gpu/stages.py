@@ -147,10 +147,9 @@ def bare_call(gpu: Gpu, decoder: str, source: Any, nbytes: Any, target: Any, cap
     def call() -> None:
         _ = kept
         stream = cupy.cuda.get_current_stream().ptr
-        scratch = (temp.data.ptr, temp_nbytes)
-        nvcomp.decompress_async(
-            decoder, in_ptrs, in_sizes, room, sizes.data.ptr, n, *scratch, out, statuses.data.ptr, stream
-        )
+        results = out, sizes.data.ptr, statuses.data.ptr, stream
+        batch = nvcomp.StreamBatch(in_ptrs, in_sizes, n, temp.data.ptr, temp_nbytes, *results)
+        nvcomp.decompress_async(decoder, batch, room)
 
     return call
 

@@ -71,19 +71,9 @@ class Tables:
     def decode(self, gpu: Gpu) -> None:
         """Queue one call on the current stream."""
         source, nbytes, target, room = (table.data.ptr for table in self._tables)
-        gpu.nvcomp.decompress_async(
-            self.codec,
-            source,
-            nbytes,
-            room,
-            self.actual.data.ptr,
-            self.n,
-            self.temp.data.ptr,
-            self.temp_nbytes,
-            target,
-            self.statuses.data.ptr,
-            gpu.cupy.cuda.get_current_stream().ptr,
-        )
+        temp = self.temp.data.ptr, self.temp_nbytes
+        results = target, self.actual.data.ptr, self.statuses.data.ptr, gpu.cupy.cuda.get_current_stream().ptr
+        gpu.nvcomp.decompress_async(self.codec, gpu.nvcomp.StreamBatch(source, nbytes, self.n, *temp, *results), room)
 
     def decode_without_statuses(self, gpu: Gpu) -> None:
         """Queue it with NULL for the statuses, bypassing the checks of the binding."""
@@ -121,9 +111,9 @@ def compressed(gpu: Gpu, codec: str, chunks: Sequence[bytes]) -> list[bytes]:
     statuses = cupy.asarray(np.zeros(n, np.int32))
     temp_nbytes = nvcomp.compress_temp_nbytes(codec, n, nbytes, n * nbytes)
     temp = cupy.empty(max(temp_nbytes, 1), np.uint8)
-    before = (tables[0].data.ptr, full.data.ptr, nbytes, n, temp.data.ptr, temp_nbytes, tables[1].data.ptr)
-    stream = cupy.cuda.get_current_stream().ptr
-    nvcomp.compress_async(codec, *before, sizes.data.ptr, statuses.data.ptr, stream)
+    before = tables[0].data.ptr, full.data.ptr, n, temp.data.ptr, temp_nbytes, tables[1].data.ptr
+    after = sizes.data.ptr, statuses.data.ptr, cupy.cuda.get_current_stream().ptr
+    nvcomp.compress_async(codec, nvcomp.StreamBatch(*before, *after), nbytes)
     if statuses.get().any():
         raise RuntimeError(f"nvCOMP cannot compress with {codec}: statuses {set(statuses.get().tolist())}")
     host = out.get()
