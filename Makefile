@@ -18,8 +18,9 @@
 
 PYTHON ?= python3
 
-# Tests start many processes, which would compile all modules again where the environment forbids bytecode files.
-PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
+# Tests start many processes, which would compile all modules again where the environment forbids bytecode files. Freed
+# memory of many threads is kept in few arenas of glibc.
+PYTEST = MALLOC_ARENA_MAX=2 PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/.venv/pycache' .venv/bin/python -m pytest \
     --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-long test-torch test-lowest test-zarr coverage lint docs bench bench-loader bench-images torture gpu-check gpu-check-on-driver clean

@@ -98,8 +98,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None]:
         gc.enable()
 
 
-#: Bytes that a process of the tests may take: runners have few gigabytes for several of them.
-MAX_NBYTES = 2 << 30
+#: Bytes that a process of the tests may take: runners have few gigabytes for several of them. Most stay below 2 GiB.
+MAX_NBYTES = 3 << 30
 _peaks_nbytes = [0]  # after each test
 
 

@@ -256,9 +256,7 @@ class EmulatedDevice(Device):
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode one stream after the other. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
-        check_batch(decoder, source.size, int(capacity.max(initial=0)))
-        _check_alignment(decoder, "a stream", source, CODECS[decoder].alignment.input)
-        _check_alignment(decoder, "an output", target, CODECS[decoder].alignment.output)
+        check_call(decoder, source, target, capacity)
         self.empty(4 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
         self.empty(decompress_temp_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
         outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.int64)))
@@ -342,6 +340,13 @@ def _host(array: Any) -> NDArray[Any]:
     """The NumPy array of the same memory."""
     host: NDArray[Any] = host_of(array) if isinstance(array, EmulatedArray) else array
     return host
+
+
+def check_call(decoder: str, source: Table, target: Table, capacity: Table) -> None:
+    """Refuse what nvCOMP refuses. Raises: DeviceError."""
+    check_batch(decoder, source.size, int(capacity.max(initial=0)))
+    _check_alignment(decoder, "a stream", source, CODECS[decoder].alignment.input)
+    _check_alignment(decoder, "an output", target, CODECS[decoder].alignment.output)
 
 
 def _check_alignment(codec: str, what: str, addresses: Table, need: int) -> None:

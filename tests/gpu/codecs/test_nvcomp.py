@@ -17,7 +17,7 @@ from gzarr.cpu.codecs import nvcomp as host
 from gzarr.errors import ChunkError, DeviceError, MetadataError, MissingExtraError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device import nvcomp
-from gzarr.gpu.device.emulated import EmulatedDevice
+from gzarr.gpu.device.emulated import EmulatedDevice, check_call
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.nvcomp_tables import CODECS, decompress_temp_nbytes
 from gzarr.gpu.device.protocol import Outcome
@@ -221,7 +221,7 @@ class RecordingDevice(EmulatedDevice):
         return super().decoders() | set(GPU_ONLY)
 
     def decompress(self, decoder, source, nbytes, target, capacity):
-        self._check(decoder, source, target, capacity)
+        check_call(decoder, source, target, capacity)
         self.calls.append((decoder, source, nbytes, target, capacity))
         statuses, sizes = np.zeros(source.size, np.int32), np.zeros(source.size, np.int64)
         for i in range(source.size):
