@@ -258,7 +258,7 @@ def _write_image(
     levels = [level.to("cpu") for level in image.levels if level.shape[:-2] == base.shape[:-2]]
     other = [f"level {number}" for number, level in enumerate(image) if level.shape[:-2] != base.shape[:-2]]
     if lost := [*other, *(f"label {name!r}" for name in image.labels)]:
-        warnings.warn(f"{image.group.store_path}: OME-TIFF has no place for {', '.join(lost)}", stacklevel=2)
+        warnings.warn(f"{image.group.store_path}: OME-TIFF has no place for {', '.join(lost)}", stacklevel=3)
     shape = _tile_shape(base, 0) if tile is None else tile
     options: dict[str, Any] = {"dtype": base.dtype.newbyteorder("="), "tile": shape, "compression": compression}
     options["photometric"] = "minisblack"
