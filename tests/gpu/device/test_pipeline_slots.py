@@ -200,8 +200,11 @@ def test_a_failing_batch_leaves_the_device_usable(failure, single) -> None:
     device, store = SlowDevice(), watched()
     cap = None if single else CAP_NBYTES
     array = gzarr.open_array(store, mode="r", device=GpuBackend(device, max_device_nbytes=cap))
+    meeting = Meeting(1 if single else N_PIPELINE_SLOTS)
+    store.on_read = lambda keys: meeting.attend()
     array[:]
-    live = device.memory.live, device.pinned.live
+    store.on_read = lambda keys: None
+    live = device.memory.live, device.pinned.live  # of every pipeline slot
     placed: list[int] = []
 
     def on_place() -> None:
