@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.scale.run`` in an environment with `gzarr[scale,ome,hdf5]`, and Ray where that is to take part.
 Prints one line for each operation and engine: whether the result is that of one process, byte for byte, without and
-with workers that are killed at random. With ``--speed`` it times one worker and two, in turn, beside the time of
-processors that each took: others who use the machine slow both down, but not the latter.
+with workers that are killed at random. With ``--speed`` it times one worker and two, in turn, each on one processor,
+beside the time of processors that each took: others who use the machine slow both down, but not the latter.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def prepare(folder: Path, nbytes: int) -> None:
 class Operations:
     """The operations, on the data of a folder. Each takes a folder and keywords, and returns what is compared."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.small = folder, {"max_nbytes": 16 << 20}
+    def __init__(self, folder: Path, digest: Callable[[Path], str] = stored) -> None:
+        self.digest, self.folder, self.small = digest, folder, {"max_nbytes": 16 << 20}
         self.source = gzarr.open_array(folder / "v2", "r")
         self.image = gzarr.images.open_image(folder / "image", "r")
 
     def rechunk(self, out: Path, **how: Any) -> str:
         gzarr.transfer(self.source, out, chunks=(16, 128, 128), budget_nbytes=32 << 20, **how)
-        return stored(out)
+        return self.digest(out)
 
     def v2_to_v3(self, out: Path, **how: Any) -> str:
         gzarr.transfer(
@@ -85,37 +85,37 @@ class Operations:
             budget_nbytes=32 << 20,
             **how,
         )
-        return stored(out)
+        return self.digest(out)
 
     def convert(self, out: Path, **how: Any) -> str:
         gzarr.convert.from_hdf5(self.folder / "data.h5", out, group="/0", budget_nbytes=32 << 20, **how)
-        return stored(out)
+        return self.digest(out)
 
     def pyramid(self, out: Path, **how: Any) -> str:
         if not out.exists():
             shutil.copytree(self.folder / "image", out)
         gzarr.images.build_pyramid(str(out), 3, **self.small, **how)
-        return stored(out)
+        return self.digest(out)
 
     def pyramid_out(self, out: Path, **how: Any) -> str:
         gzarr.images.build_pyramid(self.image, 2, out=out, method="median", **self.small, **how)
-        return stored(out)
+        return self.digest(out)
 
     def map_blocks(self, out: Path, **how: Any) -> str:
         gzarr.images.map_blocks(lambda x: np.sqrt(x.astype("f4")), self.source, out, **self.small, **how)
-        return stored(out)
+        return self.digest(out)
 
     def map_overlap(self, out: Path, **how: Any) -> str:
         gzarr.images.map_overlap(blur, self.source, out, 1, **self.small, **how)
-        return stored(out)
+        return self.digest(out)
 
     def label(self, out: Path, **how: Any) -> str:
         gzarr.images.label(str(self.folder / "mask"), str(out), **self.small, **how)
-        return stored(out)
+        return self.digest(out)
 
     def merge_labels(self, out: Path, **how: Any) -> str:
         gzarr.images.merge_labels(str(self.folder / "mask"), str(out), threshold=0, **self.small, **how)
-        return stored(out)
+        return self.digest(out)
 
     def reduce_blocks(self, out: Path, **how: Any) -> str:
         kept = {"notes": out} if "part" in how else {}
@@ -135,7 +135,7 @@ class Operations:
 
 NAMES = [name for name in vars(Operations) if not name.startswith("_")]
 #: Those whose speed is measured.
-TIMED = ("rechunk", "v2_to_v3", "convert", "pyramid")
+TIMED = ("rechunk", "v2_to_v3", "convert", "pyramid", "map_overlap")
 #: Those that return what is compared, and store nothing.
 RETURNED = ("reduce_blocks", "stats", "verify", "compare")
 #: Parts that each job has.
@@ -296,6 +296,13 @@ def seconds_of(pids: list[int]) -> list[float]:
     return [(int(line[11]) + int(line[12])) / ticks for line in lines]
 
 
+def pin(pids: list[int]) -> None:
+    """Give each process one processor: one worker has threads on every processor of the machine by default."""
+    for processor, pid in enumerate(pids):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {processor})
+
+
 def speed(work: Operations, name: str, folder: Path, rounds: int) -> dict[str, Any]:
     """Times of one process and of two, in turn."""
     operation = getattr(work, name)
@@ -307,13 +314,9 @@ def speed(work: Operations, name: str, folder: Path, rounds: int) -> dict[str, A
                 out = folder / f"{number}-{workers}"
                 if name == "pyramid":
                     shutil.copytree(work.folder / "image", out)
-                before = dict(
-                    zip(
-                        pids := list(vars(on)["_processes"]),
-                        seconds_of(pids),
-                        strict=True,
-                    )
-                )
+                pids = list(vars(on)["_processes"])
+                pin(pids)
+                before = dict(zip(pids, seconds_of(pids), strict=True))
                 began = perf_counter()
                 operation(out, on=on)
                 wall = perf_counter() - began
@@ -353,7 +356,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         prepare(root, given.mib << 20)
-        work = Operations(root)
+        work = Operations(root, str if given.speed else stored)
         _alone()
         for name in names:
             expected = "" if given.speed else getattr(work, name)(root / "here" / name)
