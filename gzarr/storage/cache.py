@@ -11,16 +11,17 @@ The cache does not offer capabilities that would bypass it (`Store.files`, reads
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from gzarr.concurrency import is_held_here, new_lock
-from gzarr.storage.base import Store, tokens_of
+from gzarr.errors import ReplacedError
+from gzarr.storage.base import Store, token_of, tokens_of
 from gzarr.storage.capabilities import Buffer, Change, Conditional, Request, Versions, host_view
 from gzarr.storage.memory import MemoryStore
-from gzarr.storage.rules import cut, pickled
-from gzarr.storage.wrappers import ForwardedConditional, Tokens, WrapperStore
+from gzarr.storage.rules import DOCUMENTS, cut, pickled
+from gzarr.storage.wrappers import ForwardedConditional, PinnedStore, Tokens, WrapperStore
 
 
 class _UncachedChanges(ForwardedConditional):
@@ -103,8 +104,7 @@ class LRUStoreCache(WrapperStore):
         self.misses += len(missing)
         if not missing:
             return found
-        fetched = self._store.get_many([requests[i] for i in missing])
-        after = self._tokens(requests[i].key for i in missing)
+        fetched, after = self._fetch([requests[i] for i in missing], tokens)
         answers = []
         for i, value in zip(missing, fetched, strict=True):
             if value is not None:
@@ -114,6 +114,17 @@ class LRUStoreCache(WrapperStore):
                     answers.append((requests[i], value, after[requests[i].key]))
         self._keep(answers, last_change)
         return found
+
+    def _fetch(
+        self, requests: Sequence[Request], tokens: Mapping[str, object | None]
+    ) -> tuple[list[Buffer | None], Mapping[str, object | None]]:
+        """Answers of the store, and the tokens of what they are from: a server compares the tokens itself."""
+        keys, versions = {request.key for request in requests}, self._store.versions
+        if versions is not None and versions.pins and not any(key.rpartition("/")[2] in DOCUMENTS for key in keys):
+            pinned = PinnedStore(self._store, {key: tokens[key] for key in keys if tokens[key] is not None})
+            with suppress(ReplacedError):
+                return pinned.get_many(requests), {key: token_of(pinned, key) for key in keys}
+        return self._store.get_many(requests), self._tokens(keys)
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:
         """The store's tokens, asked for at once."""

@@ -3,7 +3,8 @@
 Theory of operation. An answer of the store is a file, whose name is a hash of the store, the key, the token of the
 version and the range. A file is renamed into its place when it is complete, and begins with its length and a checksum:
 one that is torn or damaged is deleted, and the store is asked. The store is asked for tokens at every read, and bytes
-are kept if the token is the same before and after they were fetched. So an object that was replaced has another file.
+are kept if they are of the version of that token: a server compares it as it answers (``If-Match``), of other stores it
+is the same afterwards. So an object that was replaced has another file.
 
 When there is no more room, files go that nobody has used since this cache was opened, the oldest first. Those in use
 stay: where each epoch reads everything once in another random order, even the optimal rule, which replaces what is used

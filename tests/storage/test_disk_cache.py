@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.storage import LocalStore
+from gzarr.storage import LocalStore, LRUStoreCache, ObjectStore
 from gzarr.storage.base import Store
-from gzarr.storage.capabilities import Versions
+from gzarr.storage.capabilities import Request, Versions
 from gzarr.storage.disk_cache import DiskCache, _Room, _room_of
 from gzarr.storage.wrappers import WrapperStore
 
@@ -305,3 +305,33 @@ def test_files_in_use_that_stay_are_as_good_as_those_that_are_used_next(server, 
             assert np.array_equal(z[row], data[row])
             found += server.fetched == before and epoch > 0
     assert abs(found - optimal) <= 0.1 * n
+
+
+@pytest.mark.parametrize("cached", [DiskCache, lambda store, _: LRUStoreCache(store, None)])
+def test_servers_are_asked_for_a_token_once_and_compare_it_themselves(tmp_path, monkeypatch, cached) -> None:
+    obstore = pytest.importorskip("obstore.store")
+    store, looks, replacing = ObjectStore(obstore.MemoryStore()), [], []
+    store.set_many([("a", b"one"), ("b", b"two")])
+    look_up, get = ObjectStore._look_up, ObjectStore._get
+
+    def replaced_first(self, request, version=None):
+        if replacing:
+            store.set("a", replacing.pop())
+        return get(self, request, version)
+
+    monkeypatch.setattr(ObjectStore, "_look_up", lambda self, key: looks.append(key) or look_up(self, key))
+    monkeypatch.setattr(ObjectStore, "_get", replaced_first)
+    cache = cached(store, tmp_path)
+    requests = [Request("a"), Request("a", 1, 2), Request("b"), Request("c")]
+    for misses in (4, 5):  # what is missing is asked for again
+        assert list(map(bytes_of, cache.get_many(requests))) == [b"one", b"ne", b"two", None]
+        assert (sorted(looks), cache.misses) == (["a", "b", "c"], misses)
+        looks.clear()
+    cache.invalidate()
+    replacing.append(b"new")
+    assert list(map(bytes_of, cached(store, tmp_path / "b").get_many(requests))) == [b"new", b"ew", b"two", None]
+    assert bytes_of(cache.get_many(requests)[0]) == b"new"
+
+
+def bytes_of(found) -> bytes | None:
+    return None if found is None else bytes(found)
