@@ -54,7 +54,8 @@ CUDA ?= 13
 ON_DRIVER = .venv-gpu-driver$(CUDA:13=)
 test-gpu-driver: .venv/ready $(ON_DRIVER)/ready
 	PYTHONPATH='$(CURDIR)' PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 HYPOTHESIS_PROFILE=few \
-	    $(ON_DRIVER)/bin/python -m pytest -q -p tests.gpu.driver.plugin --durations=10 $(OF_DRIVER)
+	    $(ON_DRIVER)/bin/python -m pytest -q -p tests.gpu.driver.plugin -p xdist --numprocesses=auto --dist=loadfile \
+	    --no-loadscope-reorder --durations=10 $(OF_DRIVER)
 
 OF_DRIVER = tests/gpu/driver tests/gpu/hardware tests/gpu/device/test_calls.py
 
