@@ -181,7 +181,7 @@ def pids_of(on: Any) -> list[int]:
 
     with suppress(psutil.Error):
         below = psutil.Process().children(recursive=True)
-        return [one.pid for one in below if one.name().startswith("ray::") and "run_unit" in one.name()]
+        return [one.pid for one in below if one.name().startswith(f"ray::{begun.__name__}")]
     return []
 
 
@@ -217,11 +217,10 @@ def begun(token: Any, start: int, stop: int, *rest: Any) -> Any:
 
 
 @contextmanager
-def counted(folder: Path) -> Iterator[Callable[[], int]]:
+def counted() -> Iterator[Callable[[], int]]:
     """Count the units that began again, in whatever process. Yields: a function that tells how many there were."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "units"
-    os.environ["GZARR_UNITS"] = str(file)
+    # one file for all operations: processes of Ray outlive one, and keep the environment of their start
+    file = Path(os.environ.setdefault("GZARR_UNITS", f"{tempfile.gettempdir()}/gzarr-units-{os.getpid()}"))
     engines.run_unit = begun
 
     def again() -> int:
@@ -238,7 +237,7 @@ def counted(folder: Path) -> Iterator[Callable[[], int]]:
 def on_engine(work: Operations, name: str, kind: str, expected: str, folder: Path) -> dict[str, Any]:
     """One operation on one engine, without and with workers that are killed."""
     operation = getattr(work, name)
-    with counted(folder) as again, engine(kind, 2) as on:
+    with counted() as again, engine(kind, 2) as on:
         told: dict[str, Any] = {"equal": operation(folder / "whole", on=on) == expected}
         again()
         repeated = n_killed = runs = 0
