@@ -4,7 +4,7 @@ Theory of operation. The documents are read when an epoch begins. Within it, the
 of chunks, before any of its rows is handed out; a document with another token is read again. Stores across a network,
 and those without tokens, are asked every `EVERY_S` seconds at most. Arrays that have become longer are as good as
 before: the rows of a loader are those that the arrays had when it was made. Of arrays that are joined, which are many,
-each is looked at after its first read in an epoch.
+documents are read after the first read of their chunks alone, or in an epoch if the store has no tokens.
 """
 
 import time
@@ -72,7 +72,7 @@ class ArrayWatch:
         for name in names:
             known = self._tokens.get(name)
             is_first = name in self._joined and name not in self._seen and not self._is_remote(name)
-            if is_first or is_due if known is None or is_first else known[0].token(known[1]) != known[2]:
+            if is_first or is_due if known is None else known[0].token(known[1]) != known[2]:
                 changed.append(name)
         if changed:
             self._look_at(changed)
