@@ -128,3 +128,15 @@ def test_what_looking_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(100):
         watch.check(["x"])
     assert [request.key for request in store.requests] == ["zarr.json"]
+
+
+def test_joined_arrays_are_watched_from_epoch_to_epoch(tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(3)]
+    for path in paths:
+        gzarr.save_array(path, np.zeros((20, 20)), chunks=(4, 4))
+    loader = gzarr.Loader(paths, 8, crops=gzarr.Crops((4, 4), n=100))
+    for _ in range(2):
+        assert sum(map(len, loader)) == 100
+    gzarr.open_array(paths[1], "r+").resize((10, 20))
+    with pytest.raises(ValueError, match=r"'array\[1\]'.*was resized from \(20, 20\) to \(10, 20\)"):
+        list(loader)
