@@ -30,7 +30,7 @@ ROUNDS, N_LAUNCHES = 3, 8
 
 
 #: The kernels of which a read launches some.
-PLACING = ("copy_plain", "copy_bytes", "copy_bits", "copy_tiles")
+PLACING = ("copy_plain", "copy_bytes", "copy_bits")
 
 
 def time_stages(device: Any, store: Any, there: Any) -> dict[str, Any]:

@@ -267,7 +267,7 @@ def test_blocks_are_decoded_by_the_gpu_pipeline(tmp_path, layout):
     device = EmulatedDevice()
     x = from_zarr(stored(tmp_path / "x.zarr", **layout), device=GpuBackend(device))
     np.testing.assert_array_equal(x.compute(scheduler="threads"), DATA)
-    assert {"copy_plain", "copy_bytes", "copy_tiles", "zstd"} & set(device.launches)
+    assert {"copy_plain", "copy_bytes", "zstd"} & set(device.launches)
 
 
 # -- exchange with zarr-python's files ------------------------------------------------------------------------------

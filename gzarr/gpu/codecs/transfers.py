@@ -28,7 +28,6 @@ from gzarr.gpu.kernels.parts import (
     Shuffling,
     cut,
     describe,
-    describe_tiles,
     divisors,
     in_bytes,
     plain_shuffles,
@@ -38,10 +37,9 @@ from gzarr.gpu.kernels.parts import (
 )
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 
-#: The kernels by the mode of what they copy, the most blocks of a launch, and the mode of what is copied by tiles.
+#: The kernels by the mode of what they copy, and the most blocks of a launch.
 _COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy_bits"}
 _MAX_BLOCKS = 1 << 31
-_TILED = 3
 #: The values of boxes of bytes.
 _BYTES = 0, np.zeros(1, np.uint8)
 
@@ -156,19 +154,15 @@ def _copied(
 ) -> NDArray[np.int64]:
     """Copy the parts that kernels take. Returns: of each, the mode, or why it was not copied (`Descriptors.mode`)."""
     swap_unit, fill = values
-    tiles, parts = describe_tiles(boxes, shuffles, swap_unit), describe(boxes, shuffles, swap_unit)
-    mode = parts.mode
-    if tiles is not None and (tiled := tiles.mode == PLAIN).any():
-        _launch_copies(context, "copy_tiles", tiles.table[tiled], 1, (swap_unit,))
-        mode = np.where(tiled, _TILED, mode)
+    parts = describe(boxes, shuffles, swap_unit)
     for kind, kernel in _COPIES.items():
-        which = mode == kind
+        which = parts.mode == kind
         if which.any():
             table = parts.table if which.all() else parts.table[which]
             extra = (_constant(boxes.nbytes, swap_unit, fill),) if kind == PLAIN else ()
             lists = boxes.lists.astype(np.uint32).view(np.int32)
-            _launch_copies(context, kernel, table, BLOCK_UNITS, (lists, swap_unit, *extra))
-    return mode
+            _launch_copies(context, kernel, table, (lists, swap_unit, *extra))
+    return parts.mode
 
 
 def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Table:
@@ -179,15 +173,13 @@ def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Ta
     return plain.addresses[number]
 
 
-def _launch_copies(
-    context: BatchContext, kernel: str, table: NDArray[np.uint32], each: int, last: tuple[Any, ...]
-) -> None:
-    """Launch a copy. each: units, or tiles, of a block of threads. last: its last arguments, with tables."""
-    per_part = -(-int(table[:, 5].max(initial=0)) // each)
+def _launch_copies(context: BatchContext, kernel: str, table: NDArray[np.uint32], last: tuple[Any, ...]) -> None:
+    """Launch a copy. last: its last arguments, with tables."""
+    per_part = -(-int(table[:, 5].max(initial=0)) // BLOCK_UNITS)
     blocks = len(table) * per_part
     if blocks >= _MAX_BLOCKS:
         for some in np.array_split(table, 2):
-            _launch_copies(context, kernel, some, each, last)
+            _launch_copies(context, kernel, some, last)
     elif blocks:
         by = (int(column[0]) for column in divisors(np.array([per_part])))
         at = iter(upload_tables(context, table, *(item for item in last if isinstance(item, np.ndarray))))

@@ -23,8 +23,6 @@ MAX_LEVELS, PART_WORDS = 3, 44
 SHUFFLED, TOO_LARGE, TOO_NARROW = -1, -2, -3
 #: Units that a block of threads copies, four for each thread; see rows.cuh.
 BLOCK_UNITS = 1024
-#: Elements along each side of a tile of copy_tiles, and fewest along the axes of a part that is worth tiles.
-TILE_SIDE, _LEAST_SIDE = 32, 8
 #: Parts of a chunk that are smaller are not worth unshuffling all of it.
 _UNSHUFFLED_SHARE = 8
 #: Added to the number of levels of a part if one has an index list; see parts.cuh.
@@ -250,62 +248,6 @@ def in_bytes(boxes: Boxes, swap_unit: int, fill: int) -> Boxes:
         np.concatenate((boxes.target_lists, none)),
         boxes.lists,
     )
-
-
-def describe_tiles(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors | None:
-    """Make the descriptors of copy_tiles: of parts of plain elements that lie across in the source; None for none.
-
-    Where an axis is contiguous in both memories, or few elements are next to each other in one, `describe` is better.
-    """
-    size = boxes.nbytes
-    # The strides of the axes are about the same for all parts, so the first one tells which axes to look at.
-    inner = np.flatnonzero(np.all(np.abs(boxes.source_strides[:, :1]) == size, axis=1))
-    outer = np.flatnonzero(np.all(np.abs(boxes.target_strides[:, :1]) == size, axis=1))
-    if size not in (1, 2, 4, 8, 16) or swap_unit > size or not (inner.size and outer.size):
-        return None
-    across, down = int(inner[0]), int(outer[0])
-    if across == down:
-        return None
-    fits = (boxes.counts[across] >= _LEAST_SIDE) & (boxes.counts[down] >= _LEAST_SIDE)
-    fits &= (boxes.source_strides[across] == size) & (boxes.target_strides[down] == size)
-    fits &= (boxes.source != 0) & (_shuffling(shuffles, boxes.source == 0)[0] == PLAIN)
-    fits &= (np.maximum(boxes.source_lists, boxes.target_lists) < 0).all(axis=0)
-    if not fits.any():
-        return None
-    others = [axis for axis in range(len(boxes.counts)) if axis not in (across, down)]
-    of_axes = ("counts", "source_strides", "target_strides", "source_lists", "target_lists")
-    levels = _joined(replace(boxes, **{name: getattr(boxes, name)[others] for name in of_axes}))
-    width, height = boxes.counts[across], boxes.counts[down]
-    steps = boxes.source_strides[down], boxes.target_strides[across]
-    every = boxes.source + boxes.start | boxes.target | steps[0] | steps[1]
-    every |= np.bitwise_or.reduce(np.concatenate((levels.source, levels.target)))
-    wide, tiles = _tiles(every, (width, height), size)
-    total = tiles[0] * tiles[1] * np.prod(levels.counts, axis=0)
-    spans = [
-        _extent(levels, levels.source, levels.reach[0]) + np.abs(steps[0]) * height + size * width,
-        _extent(levels, levels.target, levels.reach[1]) + np.abs(steps[1]) * width + size * height,
-    ]
-    fits &= (every % size == 0) & (levels.n <= MAX_LEVELS) & (total < _LIMIT) & (steps[0] > 0) & (steps[1] > 0)
-    fits &= (spans[0] // size < _LIMIT) & (spans[1] // size < _LIMIT) & (levels.run == size)
-    fits &= ~((levels.counts > 1) & (levels.target == 0)).any(axis=0)
-    levels.n = np.minimum(levels.n, MAX_LEVELS)
-    mode, kind = np.full(boxes.source.size, PLAIN, np.int64), 8 * wide + _log2(np.array([size]))[0]
-    table = _table(boxes, levels, (mode, kind, np.full_like(total, size), total, boxes.source == 0))
-    cut = [column for count in tiles for column in (count, *divisors(np.maximum(count, 1)))]
-    table[:, 7:17] = np.stack((*cut, width, height, *(step // size for step in steps)), axis=1).astype(np.uint32)
-    return Descriptors(table, np.where(fits, PLAIN, -1))
-
-
-def _tiles(every: Column, extents: tuple[Column, Column], size: int) -> tuple[NDArray[np.bool_], list[Column]]:
-    """Which parts have tiles that are copied by 16 bytes at once, and the tiles along the width and the height.
-
-    every: has the bits of all addresses and strides. extents: the width and the height. size: of an element.
-    """
-    sides = 8 * UNIT_NBYTES // size, TILE_SIDE * max(4 // size, 2)
-    wide = np.full(every.size, size < UNIT_NBYTES)
-    for extent, side in zip(extents, sides, strict=True):  # at least half of a tile is filled
-        wide &= ((every | extent * size) % UNIT_NBYTES == 0) & (2 * extent >= side)
-    return wide, [-(-n // np.where(wide, side, TILE_SIDE)) for n, side in zip(extents, sides, strict=True)]
 
 
 def shuffled_items(source: Column, target: Column, nbytes: int, how: Shuffling) -> Items | None:

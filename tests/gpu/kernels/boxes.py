@@ -151,13 +151,15 @@ def cases(draw: st.DrawFn, mode: int) -> Case:
             size *= max(n, 1)
         return result
 
-    inner = strides_of(chunk)
-    starts, strides = 0, []
+    order = draw(st.sampled_from([list(range(ndim)), draw(st.permutations(range(ndim)))]))
+    inner = [strides_of([chunk[axis] for axis in order])[order.index(axis)] for axis in range(ndim)]
+    starts, strides, reach = 0, [], []
     for n, count, step, stride in zip(chunk, shape, steps, inner, strict=True):
         first = draw(st.integers(0, n - 1 - max(count - 1, 0) * step))
         first = first // 8 * 8 if draw(st.booleans()) else first
         starts += first * stride
         strides.append(step * stride)
+        reach.append((n - 1 - first) // step)
     outer, n_parts = strides_of(sizes), draw(st.integers(1, 4))
     size = nbytes * int(np.prod(sizes, dtype=np.int64))
     begin = sum((count - 1) * stride for count, stride, f in zip(shape, outer, flips, strict=True) if f < 0 < count)
@@ -178,9 +180,9 @@ def cases(draw: st.DrawFn, mode: int) -> Case:
     ]
     units = [u for u in (0, 0, 2, 4, 8) if u == 0 or nbytes % u == 0]
     lists = {}
-    for axis, (n, count, step) in enumerate(zip(chunk, shape, steps, strict=True)):
+    for axis, (most, count) in enumerate(zip(reach, shape, strict=True)):
         if draw(st.sampled_from([False, False, True])):
-            lists[0, axis] = rng.integers(0, (n - 1) // step - max(count - 1, 0) + max(count, 1), count)
+            lists[0, axis] = rng.integers(0, most + 1, count)
         if draw(st.sampled_from([False, False, True])):
             lists[1, axis] = rng.permutation(count)
     return Case(

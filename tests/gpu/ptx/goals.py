@@ -43,7 +43,8 @@ SQUARE = (512, 512), (128, 128)
 CUBE = (96, 64, 64), (32, 32, 32)
 F = {"order": "F", "zarr_format": 2}
 #: 40 for plain and 90 for shuffled chunks are what a copy at 0.7 of the memory's rate allows; the others are what
-#: was reached. With a step, half of each sector is not wanted.
+#: was reached. With a step, half of each sector is not wanted; in another order, each element is loaded by itself, and
+#: the second-level cache has what is left of its sector.
 GOALS = {
     "1-D f4": Goal(_case(*FLAT, PLAIN), 40),
     "2-D f4": Goal(_case(*SQUARE, PLAIN), 40),
@@ -57,10 +58,9 @@ GOALS = {
     "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), 90),
     "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 90),
     "2-D f8, bit shuffle": Goal(_case(*SQUARE, BITS, "f8"), 110),
-    "2-D u1, order F": Goal(_case(*SQUARE, PLAIN, "u1", **F), 90),
-    "2-D u2, order F": Goal(_case(*SQUARE, PLAIN, "u2", **F), 90),
-    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 90),
-    "2-D f8, order F": Goal(_case(*SQUARE, PLAIN, "f8", **F), 90),
+    "2-D u1, order F": Goal(_case(*SQUARE, PLAIN, "u1", **F), 660, 16),
+    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 160, 4),
+    "2-D f8, order F": Goal(_case(*SQUARE, PLAIN, "f8", **F), 90, 2),
     "2-D f4, order F, bit shuffle": Goal(_case(*SQUARE, BITS, **F), 90),
     "2-D c16, bit shuffle": Goal(_case(*SQUARE, BITS, "c16"), 150),
     "2-D f4, steps": Goal(

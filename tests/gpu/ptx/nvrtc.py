@@ -79,13 +79,6 @@ def compile_module(text: str, arch: int, options: Sequence[str] = OPTIONS) -> Mo
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def release() -> int:
-    """The major version of NVRTC."""
-    library, major, minor = ctypes.CDLL(str(_path())), ctypes.c_int(), ctypes.c_int()
-    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
-    return major.value
-
-
 def architectures() -> list[int]:
     """What NVRTC compiles for, such as 90."""
     library, n = ctypes.CDLL(str(_path())), ctypes.c_int()

@@ -90,11 +90,11 @@ def test_faults_planted_in_a_kernel_are_found(
 
 def test_a_missing_barrier_in_a_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's build runs threads one after the other, so it cannot show this."""
-    text = source("copy_tiles")
-    assert text.count("    __syncthreads();") == 4
+    text = source("xxh64")
+    assert text.count("    __syncthreads();") == 2
     changed = entries(nvrtc.compile_module(text.replace("    __syncthreads();", ""), launching.ARCH).ptx)
     unchanged = launching.programs()
     monkeypatch.setattr(launching, "programs", lambda: {**unchanged, **changed})
     monkeypatch.setattr("tests.gpu.ptx.capture.programs", launching.programs)
-    with TemporaryDirectory() as folder, pytest.raises(Fault, match=r"copy_tiles: ld\.shared.*no barrier between"):
-        cases.read(cases.READS["order F"], Path(folder))
+    with TemporaryDirectory() as folder, pytest.raises(Fault, match=r"xxh64: ld\.shared.*no barrier between"):
+        cases.read(cases.READS["sharded"], Path(folder))
