@@ -71,7 +71,7 @@ template <int T, int K> struct Unshuffled {
             u32 planes[T][K / 4];
 #pragma unroll
             for (int row = 0; row < 8 * T; row++) {
-                u32 bytes = load_words<K / 8>(from + row * row_nbytes).at[0];
+                u32 bytes = load_words<K / 8>(from + (u64)row_nbytes * row).at[0];
                 u32 &word = planes[row >> 3][(row & 7) % (K / 4)];
                 word = (row & 7) < K / 4 ? bytes : __byte_perm(word, bytes, 0x5410);
             }
