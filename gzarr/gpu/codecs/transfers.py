@@ -25,7 +25,6 @@ from gzarr.gpu.kernels.parts import (
     TOO_LARGE,
     Boxes,
     Shuffles,
-    Shuffling,
     cut,
     describe,
     divisors,
@@ -33,7 +32,6 @@ from gzarr.gpu.kernels.parts import (
     plain_shuffles,
     runs,
     same_shuffles,
-    shuffled_items,
 )
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 
@@ -274,13 +272,8 @@ def shuffled(context: BatchContext, chunks: Chunks, mode: int, typesize: int, bl
     """
     n, nbytes = len(chunks), chunks.nbytes
     rows, addresses = new_rows(context, n, nbytes)
-    items = shuffled_items(chunks.addresses, addresses, nbytes, Shuffling(mode, typesize, blocksize))
-    if items is not None:
-        table = upload_tables(context, chunks.addresses, addresses)
-        context.device.launch("shuffle_items", n * items.per_chunk, (n, *table, *items))
-    else:
-        shuffles = same_shuffles(n, mode, typesize, blocksize, nbytes)
-        _launch_by_unit(context, "shuffle", chunks.addresses, addresses, shuffles)
+    shuffles = same_shuffles(n, mode, typesize, blocksize, nbytes)
+    _launch_by_unit(context, "shuffle", chunks.addresses, addresses, shuffles)
     return Chunks(rows, addresses, nbytes, rows)
 
 

@@ -150,26 +150,6 @@ def same_shuffles(n: int, mode: int, typesize: int, blocksize: int, nbytes: int)
     return Shuffles(*columns, np.full(n, blocksize, np.int64), np.full(n, nbytes, np.int64))
 
 
-class Shuffling(NamedTuple):
-    """How all chunks of a batch are to be shuffled; see `Shuffles`."""
-
-    mode: int
-    typesize: int
-    blocksize: int
-
-
-class Items(NamedTuple):
-    """The last arguments of shuffle_items."""
-
-    kind: int
-    per_chunk: int
-    chunk_magic: int
-    chunk_shift: int
-    per_block: int
-    block_magic: int
-    block_shift: int
-
-
 def divisors(numbers: Column) -> tuple[Column, Column]:
     """Magic numbers and shifts of divisions by numbers >= 1; see parts.cuh."""
     shift = np.frexp(numbers.astype(np.float64))[1].astype(np.int64) - 1
@@ -248,31 +228,6 @@ def in_bytes(boxes: Boxes, swap_unit: int, fill: int) -> Boxes:
         np.concatenate((boxes.target_lists, none)),
         boxes.lists,
     )
-
-
-def shuffled_items(source: Column, target: Column, nbytes: int, how: Shuffling) -> Items | None:
-    """Cut chunks of one size into units for shuffle_items; None if it cannot shuffle them.
-
-    source, target: their addresses. nbytes: of each.
-    """
-    bits, size = how.mode == BIT_SHUFFLED, how.typesize
-    if not source.size or not nbytes or size not in ((1, 2, 4, 8) if bits else (2, 4, 8, 16)):
-        return None
-    block = min(how.blocksize, nbytes)
-    inside, outside = (int(np.bitwise_or.reduce(column)) | UNIT_NBYTES for column in (source, target))
-    if bits:
-        items = 16 if size == 1 and (inside | outside | block | nbytes) % UNIT_NBYTES == 0 else 8
-        fits = (block | nbytes) % (items * size) == 0 and inside % min(items * size, UNIT_NBYTES) == 0
-    else:
-        items = min(int(_low_bit(np.array(inside | block | nbytes))) // size, int(_low_bit(np.array(outside))))
-        fits = items > 0
-    if not fits or nbytes // (items * size) * source.size >= _LIMIT:
-        return None
-    counts = np.array([nbytes, block]) // (items * size)
-    cut = zip(*(column.tolist() for column in (counts, *divisors(counts))), strict=True)
-    log_size = size.bit_length() - 1
-    kind = 64 * bits + 8 * log_size + items.bit_length() - 1
-    return Items(kind, *(number for row in cut for number in row))
 
 
 def _joined(boxes: Boxes) -> Levels:

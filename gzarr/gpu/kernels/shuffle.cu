@@ -1,8 +1,8 @@
 // shuffle: shuffles the bytes or bits of plain chunks as Blosc's filters do, block by block, into other memory.
 //
-// The inverse of unshuffle, with the same tables. It takes whatever shuffle_items does not: items of odd sizes, tails, and
-// addresses that are not aligned. One thread takes 16 plain bytes, one by one. Units are numbered chunk by chunk;
-// unit_start holds the prefix sums of ceil(nbytes / 16). Chunks that are PLAIN are copied.
+// The inverse of unshuffle, with the same tables, for items of any size. One thread takes 16 plain bytes, one by one.
+// Units are numbered chunk by chunk; unit_start holds the prefix sums of ceil(nbytes / 16). Chunks that are PLAIN are
+// copied.
 //
 // Bit shuffle: one byte of eight items makes a cell of eight bytes, each of which holds one bit of the eight items. Cells
 // are numbered item group by item group, and a thread makes the cells whose number times eight is in its unit, wherever
@@ -26,9 +26,10 @@ GPU void make_cell(const Place &place, u8 *block, u32 typesize, i64 cell) {
 
 // n <= 16 plain bytes, one by one, which is correct for every chunk. The loop is not unrolled, as in plain_bytes.
 GPU void shuffle_bytes(const Source &source, u8 *to, i64 position, i64 n) {
+    Place place = locate(source, position);
 #pragma unroll 1
-    for (i64 p = position; p < position + n; p++) {
-        Place place = locate(source, p);
+    for (i64 p = position; p < position + n; p++, place.at++) {
+        if (place.at == place.size) place = locate(source, p);
         u8 *block = to + (p - place.at);
         if (place.at >= place.body) {
             block[place.at] = source.data[p];

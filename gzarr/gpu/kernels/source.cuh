@@ -22,6 +22,7 @@ struct Source {
 struct Place {
     const u8 *block;
     i64 at;   // of the byte, in the plain block
+    i64 size; // of the block
     i64 n;    // whole items in the block
     i64 body; // bytes of the block that are shuffled
 };
@@ -52,10 +53,10 @@ GPU Place locate(const Source &source, i64 position) {
     Place place;
     i64 start = (i64)divide((u64)position, (u64)source.blocksize) * source.blocksize;
     i64 rest = source.nbytes - start;
-    i64 size = rest < source.blocksize ? rest : source.blocksize;
+    place.size = rest < source.blocksize ? rest : source.blocksize;
     place.block = source.data + start;
     place.at = position - start;
-    place.n = (i64)divide((u64)size, source.typesize);
+    place.n = (i64)divide((u64)place.size, source.typesize);
     place.body = source.mode == BIT_SHUFFLED && place.n % 8 != 0 ? 0 : place.n * source.typesize;
     return place;
 }

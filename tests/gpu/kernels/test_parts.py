@@ -11,12 +11,10 @@ from gzarr.gpu.kernels.parts import (
     TOO_NARROW,
     Boxes,
     Shuffles,
-    Shuffling,
     cut,
     describe,
     divisors,
     plain_shuffles,
-    shuffled_items,
 )
 
 KIND, UNITS, LEVELS, PER_RUN = 4, 5, 6, 7
@@ -130,17 +128,6 @@ def test_missing_chunks_are_plain() -> None:
     for nbytes, mode in ((1, PLAIN), (16, PLAIN), (12, TOO_NARROW)):
         assert described((8,), (0, (nbytes,)), (4096, (nbytes,)), nbytes, (BYTE_SHUFFLED, 4, 64, 1))[0] == mode
     assert described((8,), (0, (4,)), (4098, (4,)), 4)[0] == TOO_NARROW
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "fits"), [((1 << 30) - 16, True), (1 << 30, False), ((1 << 30) - 8, False), (0, False)]
-)
-def test_numbers_of_units_of_shuffles_have_31_bits(nbytes: int, fits: bool) -> None:
-    at = column(*range(0, 32 * 4096, 4096))
-    found = shuffled_items(at, at, nbytes, Shuffling(BYTE_SHUFFLED, 4, 4096))
-    assert (found is not None) == fits
-    assert not fits or found[:2] == (18, nbytes // 16)
-    assert shuffled_items(at[:0], at[:0], 4096, Shuffling(BYTE_SHUFFLED, 4, 4096)) is None
 
 
 def test_pieces_of_parts_that_reach_far_are_few() -> None:
