@@ -142,9 +142,9 @@ def _blended(
     shape = tuple(part.stop - part.start for part in region)
     wide = np.dtype(np.float32 if is_mean and sources[0].dtype.itemsize <= 2 else np.float64)
     kind = wide if is_mean else sources[0].dtype
-    made, weights = xp.zeros(shape, kind), xp.zeros(shape, np.float32)
+    made, weights = xp.zeros(shape, kind), xp.zeros(shape, wide if is_mean else np.float32)
     for (number, box), block in parts:
-        weight = _weight(xp, box, sources[number].shape, is_mean=is_mean)
+        weight = _weight(xp, box, sources[number].shape, weights.dtype, is_mean=is_mean)
         sampler, place = found.samplers[number], (slice(None),) * len(shape)
         if sampler is None:
             each = zip(box, found.starts[number].tolist(), region, strict=True)
@@ -156,9 +156,10 @@ def _blended(
             made[place] += block * weight
             weights[place] += weight
         else:
-            before = weights[place]
-            takes = (weight > 0.5) & ((before == 0) | ((block > made[place]) if blend == "max" else False))
-            made[place] = xp.where(takes, block, made[place])
+            before, seen = weights[place], made[place]
+            is_more = (block > seen) | (seen != seen) if blend == "max" else False  # noqa: PLR0124 - NaN
+            takes = (weight > 0.5) & ((before == 0) | is_more)
+            made[place] = xp.where(takes, block, seen)
             weights[place] = xp.maximum(before, takes)
     if not is_mean:
         return made
@@ -225,13 +226,11 @@ def _placed_tiles(
     return _Tiles(np.array(lows) - origin, np.array(highs) - origin, samplers, starts, made), origin
 
 
-def _weight(xp: Any, box: Region, shape: Coords, *, is_mean: bool) -> AnyArray:
+def _weight(xp: Any, box: Region, shape: Coords, dtype: np.dtype[Any], *, is_mean: bool) -> AnyArray:
     """The weights of a box of a tile: ones, or the cosine of the way from the middle, a little above 0 at the ends."""
-    weight = xp.ones((1,) * len(box), np.float32)
+    weight = xp.ones((1,) * len(box), dtype)
     for axis, (part, n) in enumerate(zip(box, shape, strict=True)):
         steps = (np.arange(part.start, part.stop) + 0.5) / n - 0.5
         window = np.cos(np.pi * steps) if is_mean else np.ones(len(steps))
-        weight = weight * xp.asarray(window.astype(np.float32)).reshape(
-            [-1 if k == axis else 1 for k in range(len(box))]
-        )
+        weight = weight * xp.asarray(window.astype(dtype)).reshape([-1 if k == axis else 1 for k in range(len(box))])
     return weight

@@ -48,15 +48,24 @@ def _larger(xp: Any, one: Any, two: Any) -> Any:
 
 
 def _moments(xp: Any, part: AnyArray, start: int, axis: int) -> Any:
-    wide = part.astype(np.float64)
+    wide = part.astype(_wide(part))
     mean = wide.mean(axis, keepdims=True)
-    return part.shape[axis], mean.squeeze(axis), ((wide - mean) ** 2).sum(axis)
+    return part.shape[axis], mean.squeeze(axis), (abs(wide - mean) ** 2).sum(axis)
 
 
 def _joined(xp: Any, one: Any, two: Any) -> Any:
     """Moments of two parts. Source: Chan, Golub and LeVeque, 1979."""
     n, apart = one[0] + two[0], two[1] - one[1]
-    return n, one[1] + apart * (two[0] / n), one[2] + two[2] + apart**2 * (one[0] * two[0] / n)
+    return n, one[1] + apart * (two[0] / n), one[2] + two[2] + abs(apart) ** 2 * (one[0] * two[0] / n)
+
+
+def _wide(part: AnyArray) -> np.dtype[Any]:
+    return np.result_type(part.dtype, np.float64)
+
+
+def _kind(dtype: np.dtype[Any], statistic: str) -> np.dtype[Any] | None:
+    """What NumPy's mean or standard deviation of floats or complex numbers is of."""
+    return {"mean": dtype, "std": np.abs(np.empty(0, dtype)).dtype}.get(statistic)
 
 
 def _mean(xp: Any, total: AnyArray, n: int) -> AnyArray:
@@ -67,7 +76,7 @@ _WAYS: dict[str, _Folded] = {
     "max": _Folded(lambda xp, x, _, a: x.max(a), lambda xp, a, b: xp.maximum(a, b), lambda xp, a, _: a),
     "min": _Folded(lambda xp, x, _, a: x.min(a), lambda xp, a, b: xp.minimum(a, b), lambda xp, a, _: a),
     "sum": _Folded(lambda xp, x, _, a: x.sum(a), lambda xp, a, b: a + b, lambda xp, a, _: a),
-    "mean": _Folded(lambda xp, x, _, a: x.sum(a, dtype=np.float64), lambda xp, a, b: a + b, _mean),
+    "mean": _Folded(lambda xp, x, _, a: x.sum(a, dtype=_wide(x)), lambda xp, a, b: a + b, _mean),
     "argmax": _Folded(_largest, _larger, lambda xp, a, _: a[1]),
     "std": _Folded(_moments, _joined, lambda xp, a, n: xp.sqrt(a[2] / n)),
 }
@@ -145,7 +154,7 @@ def project(
         needs=lambda region: [(0, across(region, 0, n))],
         compute=compute,
         axes=kept,
-        dtype=source.dtype if source.dtype.kind == "f" and statistic in ("mean", "std") else None,
+        dtype=_kind(source.dtype, statistic) if source.dtype.kind in "fc" else None,
         chunk=tuple(source.chunks[number] for number in kept),
         arguments={"axis": along, "statistic": statistic},
         keeps_fill=not fill_of(source),

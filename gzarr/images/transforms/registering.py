@@ -48,6 +48,7 @@ def register(reference: Any, moving: Any, *, upsample: int = 10) -> Registration
     -------
     Registration
         ``shift`` moves ``moving`` onto ``reference``, as `skimage.registration.phase_cross_correlation` finds it.
+        Arrays with NaN or infinite elements are not moved, with a quality of 0.
 
     Examples
     --------
@@ -60,6 +61,8 @@ def register(reference: Any, moving: Any, *, upsample: int = 10) -> Registration
     if one.shape != two.shape or not one.size:
         raise ValueError(f"register: shapes {one.shape} and {two.shape}; give what both show of one place")
     xp, fft = array_namespace(one, two), scipy_namespace(one).fft
+    if not (xp.isfinite(one).all() and xp.isfinite(two).all()):
+        return Registration(np.zeros(one.ndim), 0.0)
     product = _spectrum(xp, fft, one, two)
     found = xp.abs(fft.ifftn(product)).reshape(-1)
     peaks = to_host(xp.argsort(found)[-_PEAKS:])

@@ -92,7 +92,9 @@ def affine(
         for axis, n in zip(wanted, shape, strict=True):
             made[axis] = int(n)
     sampler = Sampler(shape=image.shape, order=order, mode=mode, cval=cval)
-    return _sampled("affine", image, out, AffineSampler(sampler, whole, start, tuple(made)), placed_of(image), kwargs)
+    rounding: Any = "diagonal" if found.ndim == 1 else "matrix"
+    where = AffineSampler(sampler, whole, start, tuple(made), rounding)
+    return _sampled("affine", image, out, where, placed_of(image), kwargs)
 
 
 def _parsed(matrix: NDArray[np.float64], offset: Any, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -141,6 +143,7 @@ def _sampled(
         arguments={
             "matrix": where.matrix.tolist(),
             "offset": where.offset.tolist(),
+            "rounding": where.rounding,
             "sampler": [*sampler.keywords.values(), sampler.sigma],
         },
         keeps_fill=bool(sampler.mode == "nearest" or fill_of(source) == sampler.cval),
@@ -207,7 +210,8 @@ def rescale(
         moved = [t + s * (step - 1) / 2 for t, s, step in zip(*reversed(placed), steps.tolist(), strict=True)]
         placed = Transformation(tuple(scale), tuple(moved))
     offset = (steps - 1) / 2 + (0 if order else _TIE)
-    return _sampled("rescale", image, out, AffineSampler(sampler, np.diag(steps), offset, made), placed, kwargs)
+    where = AffineSampler(sampler, np.diag(steps), offset, made, "" if order else "matrix")
+    return _sampled("rescale", image, out, where, placed, kwargs)
 
 
 def _factors(image: Array | Image, factor: Any, to: Any, units: Any) -> list[float]:

@@ -5,24 +5,33 @@ give the box of the input that it needs. Splines of order 2 and more look at all
 elements away changes hardly anything that a float64 has. Axes that are only shifted by whole elements are gone through.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gzarr.api.namespaces import array_namespace, scipy_namespace
 from gzarr.backend import Array as AnyArray
+from gzarr.images.blocks import BlockGrid
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 
 #: Elements after which a spline of an order has forgotten an end of its box: its largest pole, to that power, is 1e-15.
 SPLINE_HALO = {2: 20, 3: 27, 4: 34, 5: 41}
+#: Elements that SciPy repeats at the ends before it filters for a spline, in mode "nearest".
+_EDGE = 12
+#: Points that are computed at once.
+_POINTS = 1 << 15
+#: Multiples of one part of so many are summed without rounding, as far as arrays reach.
+_FRACTIONS = 1 << 20
 #: Standard deviations of a Gaussian that count, as in SciPy.
 _TRUNCATE = 4
 
 Mode = Literal["constant", "nearest"]
+#: What the points along an axis are the sums of, in order: arrays that broadcast to the shape of the result.
+Terms: TypeAlias = Sequence[NDArray[np.float64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +88,47 @@ class Sampler:
         """Keywords of SciPy's functions."""
         return {"order": self.order, "mode": self.mode, "cval": self.cval}
 
+    def at_points(self, block: AnyArray, terms: Sequence[Terms], low: NDArray[np.float64], out: AnyArray) -> None:
+        """Interpolate a block that begins at ``low``, a few points at a time, so that these stay in cache.
+
+        terms: for each axis, what its points are the sums of.
+        """
+        ndimage, n = scipy_namespace(block).ndimage, out.ndim
+        if self.order > 1:
+            edge = _EDGE if self.mode == "nearest" else 0
+            wide = np.result_type(block.dtype, np.float64)
+            block = ndimage.spline_filter(np.pad(block, edge, "edge"), self.order, wide, self.mode)
+            low = low - edge
+        piece, room = list(out.shape), _POINTS
+        for axis in reversed(range(n)):
+            piece[axis] = min(max(room, 1), piece[axis])
+            room //= piece[axis]
+        grid, memory = BlockGrid(out.shape, tuple(piece)), np.empty((n, *piece))
+        for where in map(grid.region, grid):
+            points = memory[(slice(None), *(slice(part.stop - part.start) for part in where))]
+            for axis, several in enumerate(terms):
+                *first, last = [
+                    one[tuple(w if m > 1 else slice(None) for w, m in zip(where, one.shape, strict=True))]
+                    for one in several
+                ]
+                np.add(sum(first), last, out=points[axis])
+                points[axis] -= low[axis]
+            ndimage.map_coordinates(block, points, output=out[where], prefilter=False, **self.keywords)
+
+    def at_elements(self, block: AnyArray, terms: Sequence[Terms], low: NDArray[np.float64], out: AnyArray) -> None:
+        """As `at_points`, of order 0, where each axis of the result goes along the same one of the block."""
+        for axis, several in enumerate(terms):
+            block = block.take(np.floor(self._within(axis, several) + (0.5 - low[axis])).astype(np.intp), axis)
+        out[...] = block
+        for axis, several in enumerate(terms):
+            outside = self._within(axis, several) != np.ravel(sum(several))
+            if self.mode == "constant" and outside.any():
+                out[(*(slice(None),) * axis, outside)] = cast_to(np, np.asarray(self.cval), out.dtype)
+
+    def _within(self, axis: int, terms: Terms) -> NDArray[np.float64]:
+        """Points along an axis, those outside at its ends."""
+        return np.ravel(sum(terms)).clip(0, self.shape[axis] - 1)
+
 
 @dataclass(frozen=True)
 class AffineSampler:
@@ -92,12 +142,15 @@ class AffineSampler:
         Where.
     extent : tuple of int
         Shape of the result.
+    rounding : {"matrix", "diagonal", ""}
+        Points are rounded as SciPy rounds those of a matrix, or of a diagonal; or in any way.
     """
 
     sampler: Sampler
     matrix: NDArray[np.float64]
     offset: NDArray[np.float64]
     extent: Coords
+    rounding: Literal["matrix", "diagonal", ""] = "matrix"
 
     @property
     def passive(self) -> tuple[int, ...]:
@@ -127,42 +180,56 @@ class AffineSampler:
         if not active:
             return block.astype(dtype, copy=False)
         shape = tuple(part.stop - part.start for part in region)
-        sampler = replace(self.sampler, sigma=tuple(self.sampler.sigma[axis] for axis in active if self.sampler.sigma))
-        interpolate = self._interpolation(active, region, box, block, dtype)
+        sigma = tuple(self.sampler.sigma[axis] for axis in active if self.sampler.sigma)
+        sampler = replace(self.sampler, shape=tuple(self.sampler.shape[axis] for axis in active), sigma=sigma)
+        interpolate = self._interpolation(sampler, active, region, box, block)
         made = xp.empty(shape, dtype)
         for place in np.ndindex(*(shape[axis] for axis in passive)):
             index: list[Any] = [slice(None)] * len(region)
             for axis, at in zip(passive, place, strict=True):
                 index[axis] = at
-            made[tuple(index)] = interpolate(sampler.prepared(ndimage, block[tuple(index)]))
+            interpolate(sampler.prepared(ndimage, block[tuple(index)]), made[tuple(index)])
         return made
 
     def _interpolation(
-        self, active: list[int], region: Region, box: Region, block: AnyArray, dtype: np.dtype[Any]
-    ) -> Callable[[AnyArray], AnyArray]:
-        """What interpolates a block on the active axes.
+        self, sampler: Sampler, active: list[int], region: Region, box: Region, block: AnyArray
+    ) -> Callable[[AnyArray, AnyArray], None]:
+        """What interpolates a block on the active axes, and where the result goes.
 
         On the host, points are rounded as SciPy rounds those of the whole array, so that ties and ends are the same.
         """
-        xp, ndimage = array_namespace(block), scipy_namespace(block).ndimage
-        matrix, offset, n = self.matrix[np.ix_(active, active)], self.offset[active], len(active)
+        xp, ndimage, n = array_namespace(block), scipy_namespace(block).ndimage, len(active)
+        matrix, offset = self.matrix[np.ix_(active, active)], self.offset[active]
         low, start = (np.array([each[axis].start for axis in active], float) for each in (box, region))
-        shape = tuple(region[axis].stop - region[axis].start for axis in active)
-        given = {"output": dtype, **self.sampler.keywords}
-        diagonal = np.diagonal(matrix)
-        is_diagonal = bool((matrix == np.diag(diagonal)).all())
-        if xp is np and not (is_diagonal and self.sampler.order and self.sampler.mode == "nearest"):
-            points = np.empty((n, *shape))
-            for axis in range(n):
-                at = np.full((1,) * n, offset[axis])
-                for other in np.flatnonzero(matrix[axis]).tolist():
-                    steps = matrix[axis, other] * (np.arange(shape[other]) + start[other])
-                    at = at + steps.reshape([-1 if k == other else 1 for k in range(n)])
-                np.subtract(at, low[axis], out=points[axis])
-            return lambda part: ndimage.map_coordinates(part, points, **given)
-        given["matrix"] = xp.asarray(diagonal if is_diagonal else matrix)
-        given["offset"] = tuple((matrix @ start + offset - low).tolist())
-        return lambda part: ndimage.affine_transform(part, output_shape=shape, **given)
+        diagonal, moved = np.diagonal(matrix), matrix @ start + offset - low
+        is_diagonal = bool((matrix == np.diag(diagonal)).all() and diagonal.all())
+        both = [offset / diagonal, moved / diagonal] if is_diagonal else []
+        if xp is np and self.rounding and not is_exact(matrix, offset, *both):
+            along = [np.arange(region[axis].start, region[axis].stop, dtype=float) for axis in active]
+            along = [one.reshape([-1 if k == axis else 1 for k in range(n)]) for axis, one in enumerate(along)]
+            if is_diagonal and self.rounding == "diagonal":
+                each = zip(along, diagonal, offset / diagonal, strict=True)
+                terms = [[np.zeros((1,) * n), (one + first) * step] for one, step, first in each]
+            else:
+                terms = [
+                    [np.full((1,) * n, offset[axis]), *(row[k] * along[k] for k in np.flatnonzero(row))]
+                    for axis, row in enumerate(matrix)
+                ]
+            way = sampler.at_elements if is_diagonal and not sampler.order else sampler.at_points
+            return lambda part, out: way(part, terms, low, out)
+        how = xp.asarray(diagonal if is_diagonal else matrix)
+
+        def interpolate(part: AnyArray, out: AnyArray) -> None:
+            given = {"output_shape": out.shape, "output": out.dtype, **sampler.keywords}
+            out[...] = ndimage.affine_transform(part, how, tuple(moved.tolist()), **given)
+
+        return interpolate
+
+
+def is_exact(*numbers: ArrayLike) -> bool:
+    """Whether sums of products of numbers and indices are not rounded, in any order."""
+    scaled = [np.asarray(one) * _FRACTIONS for one in numbers]
+    return all(bool(((np.rint(one) == one) & (abs(one) < 1 << 45)).all()) for one in scaled)
 
 
 def check_sampler(name: str, sampler: Sampler) -> None:

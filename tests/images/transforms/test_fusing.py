@@ -25,6 +25,14 @@ def test_tiles_of_one_scene_become_the_scene(blend: Any, device: str) -> None:
     np.testing.assert_array_equal(made.to("cpu")[...], SCENE[: made.shape[0], : made.shape[1]])
 
 
+@pytest.mark.parametrize("dtype", ["i4", "f4", "f8"])
+def test_wide_numbers_are_blended_exactly(dtype: str) -> None:
+    scene = (SCENE[:40, :60] * 30000.0 + 1).astype(dtype)
+    pair = [gzarr.array(scene[:, :43]), gzarr.array(scene[:, 20:])]
+    made = images.fuse(pair, None, [(0, 0), (0, 20)])[...]
+    np.testing.assert_allclose(made, scene, rtol=1e-15)
+
+
 def test_blends_differ_where_tiles_do() -> None:
     pair = [gzarr.array(np.full((20, 30), value), chunks=(8, 8)) for value in (100, 300)]
     made = {blend: images.fuse(pair, None, [(0, 0), (-5, 20)], blend)[...] for blend in ("cosine", "max", "first")}
@@ -32,6 +40,9 @@ def test_blends_differ_where_tiles_do() -> None:
         expected = np.zeros((25, 50))
         expected[5:, :30], expected[:20, 30:], expected[:5, 20:], expected[5:20, 20:30] = 100, 300, 300, inner
         np.testing.assert_array_equal(made[blend], expected)
+    hole = [gzarr.array(np.full((2, 2), value)) for value in (np.nan, 4.0)]
+    for both in (hole, hole[::-1]):  # nothing was measured in one of them
+        assert (images.fuse(both, None, [(0, 0), (0, 0)], "max")[...] == 4).all()
     across = made["cosine"][12, 18:32]
     assert (np.diff(across) >= 0).all()
     assert (across[0], across[-1]) == (100, 300)
@@ -86,7 +97,7 @@ def test_overshooting_splines_are_clipped(blend: Any) -> None:
 def test_what_has_no_shift_is_not_moved() -> None:
     stack = RNG.random((1, 60, 100))
     assert images.register(stack, np.roll(stack, (3, -5), (1, 2))).shift.tolist() == [0, -3, 5]
-    for other in (stack, np.ones(stack.shape)):
+    for other in (stack, np.ones(stack.shape), np.full(stack.shape, np.nan)):
         found = images.register(np.ones(stack.shape), other)
         assert (found.shift.tolist(), found.quality) == ([0, 0, 0], 0)
     planes = [gzarr.array(stack[:, :, :60]), gzarr.array(stack[:, :, 43:])]  # thinner than tiles must overlap
