@@ -207,6 +207,12 @@ def as_colors(said: Description, page: Any, count: int) -> Description:
 _OME_FIELDS = ("ome", "multiscales", "omero", "image-label")
 
 
+def _in_order(image: Image) -> Image:
+    """An image whose axes are stored in another order, by the paths of its arrays in order."""
+    datasets = [replace(one, path=level.path) for one, level in zip(image.metadata.datasets, image.levels, strict=True)]
+    return Image(image.group, replace(image.metadata, datasets=tuple(datasets)), image.levels)
+
+
 def copy_image(
     group: Group, dest: Any, /, version: Version | None = None, **options: Unpack[TransferKeywords]
 ) -> TransferReport:
@@ -237,10 +243,12 @@ def copy_image(
     """
     source = open_image(group)
     images = {"": source, **{f"labels/{name}": label for name, label in source.labels.items()}}
-    if any(one.levels[0].store is not one.group.store for one in images.values()):
-        what = "has axes in another order than OME-Zarr's: build_pyramid(image, out=...) makes an image in order"
-        raise MetadataError(f"{group.store_path} {what}")
     zarr_format = options.get("zarr_format") or group.metadata.zarr_format
+    if any(one.levels[0].store is not one.group.store for one in images.values()):
+        if len(images) > 1:
+            what = "has axes in another order than OME-Zarr's, and labels: build_pyramid(image, out=...) makes an image"
+            raise MetadataError(f"{group.store_path} {what} in order; call it for the image and for each label")
+        group, images = open_group(source.levels[0].store, mode="r", device="cpu"), {"": _in_order(source)}
     if version is not None:
         zarr_format = zarr_format_of(version)
     own = version or version_in(source.version, zarr_format)

@@ -88,6 +88,28 @@ def test_convert_changes_the_version(path: str, zarr_format: str) -> None:
         np.testing.assert_array_equal(image.labels["cells"][0][...], DATA[:1] > 100)
 
 
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_convert_puts_axes_in_order(tmp_path: Path, version: str) -> None:
+    """Levels are copied, not made anew."""
+    image = create_image(tmp_path / "a", DATA, axes="cyx", scale=0.5, levels=1, version=version)
+    said, levels = image.group.attrs.asdict(), [level[...] for level in image]
+    found = said.get("ome", said)["multiscales"][0]
+    steps = [step[step["type"]] for one in found["datasets"] for step in one["coordinateTransformations"]]
+    for values in (found["axes"], *steps):  # channels last
+        values.append(values.pop(0))
+    image.group.attrs.put({**said, "lab": "A"})
+    for number, level in enumerate(levels):
+        image.group.create_array(str(number), data=level.transpose(1, 2, 0), chunks=(64, 64, 2), overwrite=True)
+    for other in ("0.4", "0.5"):
+        dest = tmp_path / other
+        assert main(["ome", "convert", str(tmp_path / "a"), str(dest), "--ome-version", other]) == 0
+        made = open_image(dest)
+        assert (made.axes, made.scale(1), made.group.attrs["lab"]) == (image.axes, image.scale(1), "A")
+        for level, stored in zip(made, levels, strict=True):
+            np.testing.assert_array_equal(level[...], stored)
+        assert gzarr.images.validate(dest).ok, gzarr.images.validate(dest)
+
+
 def test_thumbnail_draws_a_picture(path: str, tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     assert main(["ome", "thumbnail", path, str(tmp_path / "a.png"), "--size", "64", "--channels", "GFP"]) == 0
