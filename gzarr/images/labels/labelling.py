@@ -38,6 +38,7 @@ from gzarr.images.labels.numbering import (
     label_recipe,
     number_blocks,
 )
+from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of
 from gzarr.indexing.keys import Coords
@@ -56,6 +57,7 @@ def label(
     *,
     structure: ArrayLike | None = None,
     max_nbytes: int | None = None,
+    max_device_nbytes: int | None = None,
     resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,
@@ -83,6 +85,8 @@ def label(
     max_nbytes : int, optional
         Bytes that blocks and tables may take. By default 256 MiB, or what one block needs if that is more. Tables take
         about 40 bytes for each object and block that it lies in.
+    max_device_nbytes : int, optional
+        On a device, memory for everything, decoding and encoding included: see `map_overlap`.
     resume : bool or str
         Whether to go on with a call that was interrupted: it needs the same mask and arguments, else it is refused. The
         mask is labelled again, but what was written is not written again.
@@ -123,7 +127,8 @@ def label(
            [1, 0, 0],
            [0, 0, 3]], dtype=uint8)
     """
-    source = find_source(mask, device)
+    source = find_source(mask, device, max_device_nbytes)
+    max_nbytes = left_nbytes(source.backend, max_nbytes, max_device_nbytes)
     shape = tuple(source.array.shape)
     if np.dtype(source.array.dtype).kind not in "biufc":
         raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")

@@ -25,6 +25,7 @@ from gzarr.images.labels.numbering import (
     label_recipe,
     number_blocks,
 )
+from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.indexing.keys import Coords
 
 
@@ -36,6 +37,7 @@ def merge_labels(
     block: int | Sequence[int] | None = None,
     threshold: float = 0.5,
     max_nbytes: int | None = None,
+    max_device_nbytes: int | None = None,
     resume: Resume = False,
     progress: ProgressLike = None,
     device: str | None = None,
@@ -64,7 +66,7 @@ def merge_labels(
         Shape of a block without its margins. By default, that of a chunk of ``labels`` less the margins.
     threshold : float
         IoU above which labels are merged, from 0 up to 1.
-    max_nbytes, resume, progress, device, on, part
+    max_nbytes, max_device_nbytes, resume, progress, device, on, part
         As in `label`.
 
     Returns
@@ -89,7 +91,8 @@ def merge_labels(
            [0, 0, 0, 0],
            [2, 2, 0, 3]], dtype=uint8)
     """
-    source = find_source(labels, device)
+    source = find_source(labels, device, max_device_nbytes)
+    max_nbytes = left_nbytes(source.backend, max_nbytes, max_device_nbytes)
     stored = tuple(source.array.shape)
     if np.dtype(source.array.dtype).kind not in "ui":
         raise ValueError(f"{source.name}: labels are integers, got {source.array.dtype}")

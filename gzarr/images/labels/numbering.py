@@ -20,7 +20,6 @@ from gzarr.api.open import open as open_node
 from gzarr.api.open import open_array
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
-from gzarr.devices import backend_for
 from gzarr.display.progress import counted
 from gzarr.errors import ContainsNodeError
 from gzarr.hierarchy.array import Array
@@ -34,6 +33,7 @@ from gzarr.images.filters.outputs import check_output, output_build
 from gzarr.images.image import Image, open_image
 from gzarr.images.labels.components import BlockObjects, Link, Side, look_up, places_in
 from gzarr.images.pyramid.building import Build
+from gzarr.images.pyramid.device_memory import sharing
 from gzarr.images.pyramid.recipes import Recipe, shared_part
 from gzarr.images.pyramid.rounds import build_rounds
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
@@ -133,7 +133,7 @@ class BlockMethod(NamedTuple):
     voxel_nbytes: int
 
 
-def find_source(given: Any, device: str | Backend | None) -> LabelSource:
+def find_source(given: Any, device: str | Backend | None, max_device_nbytes: int | None = None) -> LabelSource:
     """Return what is labelled: an array, level 0 of an image, or what is at a path. Raises: TypeError."""
     if isinstance(given, (str, os.PathLike)):
         given = open_node(given, mode="r")
@@ -144,11 +144,12 @@ def find_source(given: Any, device: str | Backend | None) -> LabelSource:
         given = image[0]
     spatial = [image is None or axis in image.spatial for axis in range(len(getattr(given, "shape", ())))]
     if isinstance(given, Array):
-        array = given if device is None else given.to(device)
+        same = device is None and max_device_nbytes is None
+        array = given if same else given.to(sharing(device or given.backend, max_device_nbytes))
         return LabelSource(array, array.backend, array.chunks, tuple(spatial))
     if not hasattr(given, "shape") or not hasattr(given, "dtype"):
         raise TypeError(f"an array, an image or a path is needed, got {type(given).__name__}")
-    backend = backend_for(device or "cpu")
+    backend = sharing(device or "cpu", max_device_nbytes)
     return LabelSource(given, backend, getattr(given, "chunks", None) or given.shape, tuple(spatial))
 
 

@@ -98,7 +98,8 @@ def segment(
             kwargs.pop("resume", None)
         blocks = write_result(mapping, work, {**kwargs, "dtype": None})
         assert isinstance(blocks, Array)
-        how: Any = {name: kwargs[name] for name in ("max_nbytes", "resume", "progress") if name in kwargs}
+        names = ("max_nbytes", "max_device_nbytes", "resume", "progress")
+        how: Any = {name: value for name, value in kwargs.items() if name in names}
         return merge_labels(blocks, out, margins, block=cores, threshold=threshold, **how)
 
 

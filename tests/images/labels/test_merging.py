@@ -167,3 +167,20 @@ def test_a_block_on_a_device_crosses_to_the_host_once() -> None:
         np.testing.assert_array_equal(found[name], column)
     for counted, uploads in ((merging, 1), (labels, 1), (measuring, 0)):
         assert (counted.to_host.count, counted.to_device.count) == (9, uploads)
+
+
+@pytest.mark.usefixtures("_arrays_of_the_device")
+@pytest.mark.parametrize("limit", [2 << 20, 16 << 20])
+def test_numbers_are_written_on_the_device_within_its_memory(limit: int) -> None:
+    mask = discs((600, 800), 200, 6, 0)
+    expected, n = ndimage.label(mask)
+    given: gzarr.Array = gzarr.array(mask.astype("u1"), chunks=(100, 100)).to("emulated")
+    for function in (gzarr.images.label, lambda *args, **how: merge_labels(*args, threshold=0, **how)):
+        out = gzarr.zeros(mask.shape, chunks=(100, 100), dtype="u4", device="emulated")
+        with transfers() as counted:
+            assert function(given, out, max_device_nbytes=limit) == n
+        assert counted.to_device.count == 1  # the numbers of all labels, which the device looks up and encodes
+        assert counted.to_host.nbytes < mask.size // 4
+        assert counted.peak_nbytes + counted.inside.peak_nbytes <= limit
+        np.testing.assert_array_equal(out.to("cpu")[...], expected)
+        given = out
