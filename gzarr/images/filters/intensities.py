@@ -48,9 +48,18 @@ def _but_missing(func: Callable[[Any], Any], image: Array | Image) -> Callable[[
 
     def kept(block: Any) -> Any:
         made, xp = func(block), array_namespace(block)
-        return xp.where(missing.find(array.backend, block, ()), block.astype(made.dtype), made)
+        same = block.astype(made.dtype) if made.dtype != bool else False  # what is missing is no object
+        return xp.where(missing.find(array.backend, block, ()), same, made)
 
     return kept
+
+
+def _written(
+    func: Callable[[Any], Any], image: Array | Image, out: Any, given: BlockKeywords, depth: Any = 0
+) -> Array | Image:
+    """What a function of blocks makes of what is not missing."""
+    made: Array | Image = map_overlap(_but_missing(func, image), image, out, depth, **given)
+    return made
 
 
 def find_threshold(image: Array | Image, method: Literal["otsu", "li", "mean"] = "otsu") -> float:
@@ -101,7 +110,7 @@ def threshold(
     out: Any,
     level: Literal["otsu", "li", "mean"] | float = "otsu",
     **kwargs: Unpack[BlockKeywords],
-) -> Any:
+) -> Array | Image:
     """Write a mask of what is brighter than a threshold: a number, or that of `find_threshold`.
 
     Parameters
@@ -123,7 +132,7 @@ def threshold(
     array([False, False, False,  True,  True])
     """
     found = find_threshold(image, level) if isinstance(level, str) else level
-    return map_blocks(lambda block: block > found, image, out, **kwargs)
+    return _written(lambda block: block > found, image, out, kwargs)
 
 
 def rescale_intensity(
@@ -134,7 +143,7 @@ def rescale_intensity(
     *,
     percentiles: tuple[float, float] = (0, 100),
     **kwargs: Unpack[BlockKeywords],
-) -> Any:
+) -> Array | Image:
     """Stretch intensities, as `skimage.exposure.rescale_intensity`.
 
     Parameters
@@ -173,10 +182,10 @@ def rescale_intensity(
         part = (xp.clip(block.astype(np.float64), low, high) - low) / max(high - low, np.finfo(float).tiny)
         return cast_to(xp, part * (most - least) + least, dtype)
 
-    return map_blocks(_but_missing(stretch, image), image, out, **kwargs)
+    return _written(stretch, image, out, kwargs)
 
 
-def equalize(image: Array | Image, out: Any, **kwargs: Unpack[BlockKeywords]) -> Any:
+def equalize(image: Array | Image, out: Any, **kwargs: Unpack[BlockKeywords]) -> Array | Image:
     """Make all intensities equally frequent: the share of elements that are not brighter, as a float32 from 0 to 1.
 
     Parameters
@@ -200,7 +209,9 @@ def equalize(image: Array | Image, out: Any, **kwargs: Unpack[BlockKeywords]) ->
     return _mapped(image, out, values, share, np.dtype("f4"), kwargs)
 
 
-def match_histogram(image: Array | Image, out: Any, like: Array | Image, **kwargs: Unpack[BlockKeywords]) -> Any:
+def match_histogram(
+    image: Array | Image, out: Any, like: Array | Image, **kwargs: Unpack[BlockKeywords]
+) -> Array | Image:
     """Give an image the intensities of another one, as `skimage.exposure.match_histograms`.
 
     Parameters
@@ -228,7 +239,9 @@ def match_histogram(image: Array | Image, out: Any, like: Array | Image, **kwarg
     return _mapped(image, out, values, made, image.dtype, kwargs)
 
 
-def _mapped(image: Array | Image, out: Any, values: Any, made: Any, dtype: np.dtype[Any], given: BlockKeywords) -> Any:
+def _mapped(
+    image: Array | Image, out: Any, values: Any, made: Any, dtype: np.dtype[Any], given: BlockKeywords
+) -> Array | Image:
     """An image with other values in the place of some; between them, what lies between."""
 
     def mapped(block: Any) -> Any:
@@ -236,12 +249,12 @@ def _mapped(image: Array | Image, out: Any, values: Any, made: Any, dtype: np.dt
         flat = xp.interp(block.reshape(-1).astype(np.float64), xp.asarray(values), xp.asarray(made))
         return cast_to(xp, flat.reshape(block.shape), dtype)
 
-    return map_blocks(_but_missing(mapped, image), image, out, **given)
+    return _written(mapped, image, out, given)
 
 
 def flat_field(
     image: Array | Image, out: Any, flat: ArrayLike, dark: ArrayLike = 0, **kwargs: Unpack[BlockKeywords]
-) -> Any:
+) -> Array | Image:
     """Correct uneven light: ``(image - dark) / (flat - dark)``, times the mean of ``flat - dark``.
 
     Parameters
@@ -277,10 +290,11 @@ def flat_field(
         factor, moved = (xp.asarray(np.resize(one[part], shape)) for one in (gain, zero))
         return _but_missing(lambda given: cast_to(xp, (given - moved) * factor, dtype), image)(block)
 
-    return map_blocks(correct, image, out, **kwargs)
+    made: Array | Image = map_blocks(correct, image, out, **kwargs)
+    return made
 
 
-def subtract_background(image: Array | Image, out: Any, sigma: float, **kwargs: Unpack[BlockKeywords]) -> Any:
+def subtract_background(image: Array | Image, out: Any, sigma: float, **kwargs: Unpack[BlockKeywords]) -> Array | Image:
     """Subtract a background that is smooth: a Gaussian of the image, on the last two axes, as far as it is darker.
 
     Parameters
@@ -309,6 +323,4 @@ def subtract_background(image: Array | Image, out: Any, sigma: float, **kwargs: 
         smooth = scipy_namespace(block).ndimage.gaussian_filter(wide, sigmas)
         return cast_to(array_namespace(block), (wide - smooth).clip(0), dtype)
 
-    return map_overlap(
-        _but_missing(subtract, image), image, out, {image.ndim - 2: reach, image.ndim - 1: reach}, **kwargs
-    )
+    return _written(subtract, image, out, kwargs, {image.ndim - 2: reach, image.ndim - 1: reach})

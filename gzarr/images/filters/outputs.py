@@ -27,6 +27,11 @@ from gzarr.images.pyramid.downsample import GAUSSIAN
 from gzarr.images.pyramid.making import check_image, first_level, is_finished, new_group, with_others
 from gzarr.images.pyramid.recipes import Recipe
 
+#: Attributes that say where elements lie, as CF, rioxarray and GDAL have them.
+_PLACES = {"_ARRAY_DIMENSIONS", "coordinates", "grid_mapping", "crs", "crs_wkt", "spatial_ref", "transform"}
+_PLACES |= {"GeoTransform", "AREA_OR_POINT", "zarr_conventions"}
+#: How others begin, by Zarr's conventions.
+_PLACED_BY = ("proj:", "spatial:")
 #: The limit of memory is checked when the output is planned.
 _ANY_NBYTES = 1 << 62
 
@@ -106,6 +111,8 @@ class OutputKind(NamedTuple):
         What the metadata say, with level 0 alone; None if the output is an array.
     cell : tuple of int, optional
         Its chunks; by default those of the template.
+    keeps_place : bool
+        Whether its elements lie where those of the template do.
     """
 
     template: Array | Image
@@ -114,6 +121,7 @@ class OutputKind(NamedTuple):
     axes: tuple[int | None, ...]
     multiscale: Multiscale | None
     cell: tuple[int, ...] | None = None
+    keeps_place: bool = False
 
     @property
     def like(self) -> Array:
@@ -148,6 +156,16 @@ class OutputKind(NamedTuple):
         kept = {"zarr_format": given.zarr_format, "write_empty_chunks": given.write_empty_chunks}
         return {**kept, **keywords}
 
+    def recording(self, skip: Any) -> dict[str, Any]:
+        """The same, with attributes: what stands for missing data, as `nodata_keywords` has it, and where it lies."""
+        keywords, given = self.keywords(), self.like
+        said: dict[str, Any] = given.attrs.asdict() if self.keeps_place else {}
+        placed = {name: value for name, value in said.items() if name in _PLACES or name.startswith(_PLACED_BY)}
+        is_known = self.multiscale is not None or self.dtype == given.dtype
+        recorded = nodata_keywords(skip, given, self.dtype, given.zarr_format) if is_known else {}
+        attributes = {**placed, **keywords.get("attributes", {}), **recorded.get("attributes", {})}
+        return {**keywords, **recorded, "attributes": attributes}
+
 
 def new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:
     """An output at a path: an array, or an image with level 0. Raises: ContainsNodeError."""
@@ -160,7 +178,7 @@ def _new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:
     if recipe.resume:
         with suppress(ArrayNotFoundError):
             return open_array(out, "r+")
-    return create_array(**{**kind.keywords(), "store": out, "overwrite": recipe.overwrite})
+    return create_array(**{**kind.recording(None), "store": out, "overwrite": recipe.overwrite})
 
 
 def multiscale_like(template: Array | Image, dtype: np.dtype[Any]) -> Multiscale | None:
@@ -181,8 +199,7 @@ def multiscale_like(template: Array | Image, dtype: np.dtype[Any]) -> Multiscale
 
 
 def _new_image(kind: OutputKind, multiscale: Multiscale, out: Any, recipe: Recipe) -> Image:
-    recorded = nodata_keywords(recipe.skip, kind.like, kind.dtype, kind.like.zarr_format)
-    keywords = level_keywords(multiscale, kind.keywords() | recorded)
+    keywords = level_keywords(multiscale, kind.recording(recipe.skip))
     zarr_format = keywords.pop("zarr_format")
     _check_method(recipe)
     made = check_image(multiscale, keywords, recipe._replace(max_nbytes=_ANY_NBYTES))

@@ -1,8 +1,9 @@
 """`map_overlap` and `map_blocks`: a function applied to blocks of large arrays, with halos, in bounded memory."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack, overload
 
 from gzarr.dtypes import parse_dtype
 from gzarr.hierarchy.array import Array
@@ -15,6 +16,7 @@ from gzarr.images.filters.where import telling
 from gzarr.images.halos import check_cval, parse_depths, parse_modes
 from gzarr.images.image import Image
 from gzarr.images.ome.axes import new_axis
+from gzarr.storage.base import Store
 
 
 class BlockKeywords(ResultKeywords, total=False):
@@ -27,9 +29,34 @@ class BlockKeywords(ResultKeywords, total=False):
     keeps_fill: bool
 
 
+class OverlapKeywords(BlockKeywords, total=False):
+    """Keywords of `map_overlap`."""
+
+    cval: Any
+
+
+Func: TypeAlias = Callable[..., Any]
+Arrays: TypeAlias = Array | Sequence[Array]
+Inputs: TypeAlias = Array | Image | Sequence[Array | Image]
+OneArray: TypeAlias = Array | Store | str | os.PathLike[str] | None
+Several: TypeAlias = list[Any] | tuple[Any, ...]
+
+
+@overload
 def map_overlap(
-    func: Callable[..., Any],
-    inputs: Array | Image | Sequence[Array | Image],
+    func: Func, inputs: Inputs, out: Several, depth: Any, boundary: Any = ..., **kwargs: Unpack[OverlapKeywords]
+) -> list[Array | Image]: ...
+@overload
+def map_overlap(
+    func: Func, inputs: Arrays, out: OneArray, depth: Any, boundary: Any = ..., **kwargs: Unpack[OverlapKeywords]
+) -> Array: ...
+@overload
+def map_overlap(
+    func: Func, inputs: Inputs, out: Any, depth: Any, boundary: Any = ..., **kwargs: Unpack[OverlapKeywords]
+) -> Array | Image: ...
+def map_overlap(
+    func: Func,
+    inputs: Inputs,
     out: Any,
     depth: Any,
     boundary: Any = "reflect",
@@ -41,7 +68,7 @@ def map_overlap(
     out_axes: Sequence[Any] | None = None,
     keeps_fill: bool = False,
     **kwargs: Unpack[ResultKeywords],
-) -> Any:
+) -> Array | Image | list[Array | Image]:
     """Apply a function to blocks of an array that overlap, and store the results: filters of arrays of any size.
 
     The result is that of the function applied to the whole array, if no element of it depends on elements further away
@@ -60,7 +87,9 @@ def map_overlap(
     out : Array, Image, path or Store
         Where the result is stored. Of an image, all levels are made in the same pass. A path makes an array or an image
         like the first input, with its chunks, shards and compressors; None makes it in memory. A list of these for a
-        function that returns a tuple.
+        function that returns a tuple. What is made keeps attributes that say where elements lie, such as
+        ``grid_mapping``, ``coordinates``, ``crs``, ``proj:code`` and ``spatial:transform``, and of the same data type
+        what stands for missing data. Other attributes are not kept, and none if the shape or the axes change.
     depth : int, sequence or mapping
         Elements that a block reaches into its neighbours: for all axes, for each in turn, or by name or number of the
         axis, otherwise 0. A pair gives those before and after. They may be more than the axis has.
@@ -195,6 +224,7 @@ def map_overlap(
         keeps_fill=keeps_fill and ("constant" not in modes or all(bool(fill_of(one) == cval) for one in sources)),
         unit=wanted or (unit if any(axis.is_whole for axis in axes) else None),
         block=wanted,
+        keeps_place=not changed,
         casts=False,
     )
     several = isinstance(out, (list, tuple))
@@ -202,12 +232,15 @@ def map_overlap(
     return made if several else made[0]
 
 
+@overload
+def map_blocks(func: Func, inputs: Inputs, out: Several, **kwargs: Unpack[BlockKeywords]) -> list[Array | Image]: ...
+@overload
+def map_blocks(func: Func, inputs: Arrays, out: OneArray, **kwargs: Unpack[BlockKeywords]) -> Array: ...
+@overload
+def map_blocks(func: Func, inputs: Inputs, out: Any, **kwargs: Unpack[BlockKeywords]) -> Array | Image: ...
 def map_blocks(
-    func: Callable[..., Any],
-    inputs: Array | Image | Sequence[Array | Image],
-    out: Any,
-    **kwargs: Unpack[BlockKeywords],
-) -> Any:
+    func: Func, inputs: Inputs, out: Any, **kwargs: Unpack[BlockKeywords]
+) -> Array | Image | list[Array | Image]:
     """Apply a function to blocks of an array, element by element say, and store the results.
 
     Parameters
@@ -235,4 +268,5 @@ def map_blocks(
            [ True,  True]])
     """
     check_keywords(kwargs, BlockKeywords, map_blocks)
-    return map_overlap(func, inputs, out, 0, **kwargs)
+    made: Array | Image | list[Array | Image] = map_overlap(func, inputs, out, 0, **kwargs)
+    return made

@@ -49,7 +49,7 @@ from gzarr.images.pyramid.stored_chunks import units_with_any
 from gzarr.images.pyramid.units import Cells, plan_units
 from gzarr.images.shown import show_values
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.regions import Region
+from gzarr.indexing.regions import Region, size_of
 
 #: A part of an input, by the number of the input.
 Box = tuple[int, Region]
@@ -115,6 +115,8 @@ class BoxMapping:
         Blocks are multiples of it, from the begin on; by default of ``cell``.
     block : tuple of int, optional
         Regions are computed in parts of this shape.
+    keeps_place : bool
+        Whether elements of the result lie where those of the template do.
     casts : bool
         Whether blocks of another data type than the output are cast; otherwise they are refused.
     """
@@ -139,6 +141,7 @@ class BoxMapping:
     needs: Callable[[Region], Sequence[Box]] | None = None
     unit: Coords | None = None
     block: Coords | None = None
+    keeps_place: bool = False
     casts: bool = True
 
     @property
@@ -201,7 +204,7 @@ class BoxMapping:
 
     def nbytes(self, region: Region) -> int:
         """Bytes of the boxes of a region."""
-        return sum(self.sources[n].itemsize * _size(box) for n, box in self.boxes(region))
+        return sum(self.sources[n].itemsize * size_of(box) for n, box in self.boxes(region))
 
     def kind(self, dtype: np.dtype[Any]) -> OutputKind:
         """What a new output is like."""
@@ -212,7 +215,7 @@ class BoxMapping:
             multiscale = self._placed(multiscale, axes)
             if multiscale is None or len(multiscale.axes) < 2:
                 template, multiscale = first, None
-        return OutputKind(template, dtype, self.shape, axes, multiscale, self.cell)
+        return OutputKind(template, dtype, self.shape, axes, multiscale, self.cell, self.keeps_place)
 
     def _placed(self, multiscale: Multiscale, axes: Sequence[int | None]) -> Multiscale | None:
         """The metadata of the result; None if it has no axes of an image."""
@@ -232,10 +235,6 @@ class BoxMapping:
         return replace(
             multiscale, axes=named, datasets=(replace(dataset, scale=scale, translation=moved),), channels=channels
         )
-
-
-def _size(region: Region) -> int:
-    return prod(part.stop - part.start for part in region)
 
 
 def on_device(

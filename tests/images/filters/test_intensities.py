@@ -91,6 +91,8 @@ def test_missing_elements_stay_missing_and_constant_images_constant() -> None:
     seen = data[20:].astype(float)
     whole = host(images.rescale_intensity(image, None)[0])[20:]
     np.testing.assert_allclose(whole, (seen - seen.min()) / (seen.max() - seen.min()), atol=1e-6)
+    bright = images.create_image(data=np.where(data < 0, 65535, data * 1000).astype("u2"), skip=65535)
+    assert not host(images.threshold(bright, None)[0])[:20].any()
     even = gzarr.array(np.full((4, 4), 2.5))
     assert [images.find_threshold(even, method) for method in ("otsu", "li", "mean")] == [2.5] * 3
     assert (images.equalize(even, None)[...] == 1).all()

@@ -234,6 +234,23 @@ def test_every_shard_is_written_once_and_every_chunk_read_once(data: np.ndarray,
     np.testing.assert_array_equal(out[...], ndi.maximum_filter(data, 3))
 
 
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_a_georeference_stays_where_elements_do(version: Any) -> None:
+    said: dict[str, Any] = {"grid_mapping": "crs", "proj:code": "EPSG:32633", "spatial:transform": [3, 0, 9, 0, -3, 8]}
+    image = create_image(data=np.arange(-1.0, 11).reshape(3, 4), skip=-1, version=version)
+    image[0].attrs.update(said | {"units": "m"})
+    for one in (image, image[0]):
+        same = map_blocks(np.copy, one, None)
+        first = same[0] if isinstance(same, Image) else same
+        assert first.attrs.items() >= said.items()
+        assert "units" not in first.attrs
+        assert first.stats().n_missing == 1
+        small = map_blocks(lambda block: block[:1, ::2], one, None, scale={1: 1 / 2}, out_shape={0: 1})
+        turned = gzarr.images.flip(one, None, 0)
+        for other in (small, turned):
+            assert not said.keys() & (other[0] if isinstance(other, Image) else other).attrs.keys()
+
+
 def test_map_blocks_goes_element_by_element(data: np.ndarray, tmp_path: Path, device: str) -> None:
     z = gzarr.array(data, chunks=(8, 16, 16), compressors=gzarr.codecs.ZstdCodec(level=3))
     out = map_blocks(lambda x: (x > 500).astype("u1"), z, tmp_path / "o.zarr", device=device, max_nbytes=10**5)
