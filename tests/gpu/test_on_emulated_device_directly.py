@@ -8,14 +8,11 @@ import pytest
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
 from tests.properties.cases import Case, same
 from tests.properties.fewer import examples_of
 from tests.properties.test_selections import *  # noqa: F403
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 #: Small enough that arrays of a few chunks take several batches.
 CAP_NBYTES = 1 << 18

@@ -10,13 +10,10 @@ from numcodecs import LZ4, Blosc, Delta, GZip, Zlib, Zstd
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 from tests.gpu.direct_files import DirectFiles
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 #: Smooth, with some noise: of Blosc's streams some are compressed, and some are stored.
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (640, 64)), axis=0).astype("i4")

@@ -10,15 +10,12 @@ from numcodecs import BZ2, LZ4, AsType, Blosc, Delta, FixedScaleOffset, GZip, Pa
 import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.memory import MIN_BLOCK_NBYTES
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.counted import CountingDevice
 from tests.gpu.direct_files import DirectFiles
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (96, 40)), axis=0)
 BYTES = {"name": "bytes", "configuration": {"endian": "big"}}

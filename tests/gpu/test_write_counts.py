@@ -8,14 +8,11 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.test_read_counts import COSTS, DATA
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 
 class PerBatch(NamedTuple):

@@ -5,12 +5,9 @@ import pytest
 
 import gzarr
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, on_device
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DATA = np.cumsum(np.random.default_rng(3).integers(0, 3, (64, 512)), axis=1).astype("i4")
 CHUNKS = (16, 64)  # 32 of 4 KiB

@@ -15,13 +15,10 @@ from hypothesis import strategies as st
 import gzarr
 from gzarr import codecs
 from gzarr.gpu.backend import GpuBackend
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import LocalStore
 from tests.gpu.counted import CountingDevice, assert_equal, on_device
 from tests.properties.cases import basic_keys, coordinate_keys, masks, orthogonal_index, orthogonal_keys
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DTYPES = ("|b1", "|u1", ">i2", "<i4", ">u8", "<f2", "<f4", ">f8", "<c8", ">c16")
 V2 = (

@@ -23,6 +23,12 @@ def dask_client() -> Iterator[Any]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(3, get_context("spawn")) as executor:
+        yield executor
+
+
 @pytest.fixture(params=["processes", "dask"])
 def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "dask":

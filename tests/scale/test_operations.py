@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -142,30 +141,31 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_engines_give_what_one_process_gives(
-    name: str, source: Path, tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, source: Path, tmp_path: Path, processes: Any, dask_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operation = OPERATIONS[name]
     expected = operation(source, tmp_path / "here.zarr")
     for checked in (gzarr.checking.chunks, gzarr.checking.values):
         monkeypatch.setattr(checked, "REGION_NBYTES", 20_000)
-    assert operation(source, tmp_path / "there.zarr", on=engine) == expected
     with ThreadPoolExecutor(4) as threads:
-        assert operation(source, tmp_path / "threads.zarr", on=threads) == expected
+        for engine in (processes, dask_client, threads):
+            assert operation(source, tmp_path / f"{type(engine).__name__}.zarr", on=engine) == expected, engine
 
 
 @pytest.mark.parametrize("name", ["convert", "smoothed", "pyramids"])
-def test_parts_at_the_same_time_make_what_one_process_makes(name: str, source: Path, tmp_path: Path) -> None:
+def test_parts_at_the_same_time_make_what_one_process_makes(
+    name: str, source: Path, tmp_path: Path, processes: Any
+) -> None:
     operation = OPERATIONS[name]
     made = operation(source, tmp_path / "here.zarr")
     expected = {path: data for path, data in made.items() if not path.startswith("gaussian")}
     for method in ("mode", "gaussian") if name == "pyramids" else ():
         shutil.copytree(image_of(source).group.store.root, tmp_path / "parts.zarr" / f"of_{method}")
-    with ProcessPoolExecutor(3, get_context("spawn")) as executor:
-        for _ in range(2):  # tasks that are started again change nothing
-            parts = [executor.submit(operation, source, tmp_path / "parts.zarr", part=(k, 3)) for k in range(3)]
-            wait(parts)
-            assert [part.exception() for part in parts] == [None] * 3
-            assert stored(tmp_path / "parts.zarr") == expected
+    for _ in range(2):  # tasks that are started again change nothing
+        parts = [processes.submit(operation, source, tmp_path / "parts.zarr", part=(k, 3)) for k in range(3)]
+        wait(parts)
+        assert [part.exception() for part in parts] == [None] * 3
+        assert stored(tmp_path / "parts.zarr") == expected
 
 
 def test_commands_run_on_processes_on_a_scheduler_and_as_parts(

@@ -1,9 +1,8 @@
 """Parts of a job whose results are brought together: the part that ends last has what one process makes."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, wait
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +81,6 @@ def folder(tmp_path: Path) -> Path:
     root.create_array("mask", data=data > 0.7, chunks=(15, 20, 20))
     gzarr.images.create_image(folder / "image", shape=data.shape, dtype="u4", axes="zyx", chunks=(30, 30, 20))
     return folder
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(3, get_context("spawn")) as executor:
-        yield executor
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

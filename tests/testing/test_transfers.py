@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.profiling.transfers import inside, notify
 from gzarr.testing import transfers
 
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 VALUES = np.arange(64.0).reshape(8, 8)
 
 

@@ -16,7 +16,6 @@ from gzarr.cpu.compiled import library
 from gzarr.errors import ReplacedError, StoreError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.storage.rules import DOCUMENTS
 from gzarr.virtual.opening import _FINDERS
 from gzarr.virtual.store import VirtualStore
@@ -158,7 +157,6 @@ def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
         gzarr.open(path, mode="r")["x"][...]
 
 
-@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 @pytest.mark.parametrize("reader", ["host", "kvikio"])
 def test_devices_are_given_the_ranges(tmp_path: Path, asked: list[str], reader: str) -> None:
     path = tmp_path / "a.h5"
@@ -183,7 +181,6 @@ def test_devices_are_given_the_ranges(tmp_path: Path, asked: list[str], reader: 
             assert (os.fspath(path), file["raw"].id.get_offset(), DATA.nbytes) in direct.reads
 
 
-@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 @pytest.mark.parametrize("reader", ["host", "kvikio"])
 def test_devices_read_references_and_notice_files_that_are_replaced(tmp_path: Path, reader: str) -> None:
     path, data = references(tmp_path, 3)

@@ -18,9 +18,7 @@ from gzarr.gpu.codecs.transfers import ROOM
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.codecs.encoding import chunks_of, encode, encode_on_host, read_back, spec_of
-from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import STREAMS, checksums_of, streams_of
 
 DATA = np.random.default_rng(1).integers(0, 1000, (8, 12)).astype("i4")
 #: Name -> keywords, what the device must have launched to see the damage.

@@ -12,11 +12,8 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import BatchContext, Chunks
 from gzarr.gpu.codecs.transfers import as_rows
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from tests.gpu.codecs.encoding import bytes_of, chunks_of, chunks_on, encode, encode_on_host, spec_of, stays_on_host
 from tests.gpu.codecs.filtering import CHUNKS, COMPLEX, FLOATS, INTEGERS, SHAPE, check, numbers
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, *COMPLEX])

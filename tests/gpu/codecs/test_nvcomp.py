@@ -18,12 +18,10 @@ from gzarr.errors import ChunkError, DeviceError, MetadataError, MissingExtraErr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.emulated import EmulatedDevice, check_call
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.nvcomp_tables import CODECS, decompress_temp_nbytes
 from gzarr.gpu.device.protocol import Outcome
 from tests.gpu.codecs.encoding import encode
 
-needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 DATA = (np.arange(53 * 41).reshape(53, 41) // 9).astype("i4")
 ON_HOST = sorted(host.ALGORITHMS)
 GPU_ONLY = ["ans", "bitcomp", "cascaded"]
@@ -74,7 +72,6 @@ def test_they_need_data_of_a_known_size():
 # -- with a library for the host -----------------------------------------------------------------------------------
 
 
-@needs_compiler
 @pytest.mark.parametrize("algorithm", ON_HOST)
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("chunks", [(10, 7), (53, 41), (1, 1)])
@@ -122,7 +119,6 @@ def test_gdeflate_streams_are_those_of_nvcomps_own_function():
         assert out.raw[: written[0]] == host.gdeflate_encode(data, 6)
 
 
-@needs_compiler
 @pytest.mark.parametrize("algorithm", ["deflate", "gdeflate", "snappy", "lz4", "zstd", "LZ4", "Gdeflate"])
 def test_what_kvikio_wrote_is_read_and_written(algorithm):
     plain = {"lz4": numcodecs.LZ4(), "zstd": numcodecs.Zstd()}.get(algorithm.lower())
@@ -139,7 +135,6 @@ def test_what_kvikio_wrote_is_read_and_written(algorithm):
         np.testing.assert_array_equal(np.frombuffer(plain.decode(stored.store["0.0"]), "i4"), DATA[:10, :7].reshape(-1))
 
 
-@needs_compiler
 @pytest.mark.parametrize("algorithm", ON_HOST)
 @pytest.mark.parametrize("where", ["cpu", "emulated"])
 def test_damage_is_an_error_or_other_numbers_but_never_more(algorithm, where):
@@ -234,7 +229,6 @@ class RecordingDevice(EmulatedDevice):
         return Outcome(statuses, sizes)
 
 
-@needs_compiler
 @pytest.mark.parametrize("algorithm", GPU_ONLY)
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_the_batched_call_gets_what_nvcomp_demands(algorithm, zarr_format):
@@ -269,7 +263,6 @@ def test_the_batched_call_gets_what_nvcomp_demands(algorithm, zarr_format):
     assert nvcomp.query_temp_nbytes(algorithm, 13, 33, 13 * 33) == scratch
 
 
-@needs_compiler
 def test_statuses_and_sizes_of_the_batched_call_name_the_chunk():
     z = gzarr.create_array({}, shape=12, chunks=4, dtype="u1", compressors=spec_of("ans"))
     streams = {b"one": b"\1\1\1\1", b"two": b"\2\2\2", b"three": b"\3\3\3\3"}
@@ -285,7 +278,6 @@ def test_statuses_and_sizes_of_the_batched_call_name_the_chunk():
     assert array[8:].tolist() == [3] * 4
 
 
-@needs_compiler
 @pytest.mark.parametrize("algorithm", GPU_ONLY)
 def test_chunks_beyond_what_a_decoder_takes_are_left_to_the_host(algorithm):
     limit = CODECS[algorithm].max_decompressed_nbytes
@@ -314,7 +306,6 @@ class StandIn(EmulatedDevice):
         return super().compress(*args)
 
 
-@needs_compiler
 @pytest.mark.parametrize("dtype", ["u1", "<i2", ">f4", "<f8", "<c16", "V3"])
 @pytest.mark.parametrize("algorithm", ["ans", "bitcomp", "cascaded"])
 def test_encoders_of_numbers_get_whole_aligned_numbers(algorithm: str, dtype: str) -> None:

@@ -8,9 +8,7 @@ import pytest
 
 from gzarr.errors import DeviceError
 from gzarr.gpu.device import hostbuild
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
-
-needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import DEVICE
 
 
 def copy_arguments() -> list:
@@ -43,7 +41,6 @@ def test_wrong_launches_are_refused() -> None:
         DEVICE.launch("find_written", 1, [0, 16, out, out, out])
 
 
-@needs_compiler
 def test_tables_may_be_addresses() -> None:
     source, target = np.arange(20, dtype=np.uint8), np.zeros(20, np.uint8)
     tables = [np.array([x], np.uint64) for x in (source.ctypes.data, target.ctypes.data)]
@@ -52,7 +49,6 @@ def test_tables_may_be_addresses() -> None:
     assert np.array_equal(source, target)
 
 
-@needs_compiler
 def test_the_library_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostbuild, "_cache_folder", lambda: tmp_path)
     monkeypatch.setattr(hostbuild, "host_source", lambda: 'extern "C" void nothing() {}')
@@ -65,7 +61,6 @@ def test_the_library_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sorted(p.suffix for p in tmp_path.iterdir()) == [".so", ".so"]
 
 
-@needs_compiler
 def test_a_source_that_does_not_compile_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostbuild, "_cache_folder", lambda: tmp_path)
     monkeypatch.setattr(hostbuild, "host_source", lambda: '#line 1 "some.cu"\nint broken(')
@@ -74,7 +69,6 @@ def test_a_source_that_does_not_compile_says_where(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
-@needs_compiler
 def test_the_library_of_the_package_is_taken_if_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostbuild, "_FOLDER", tmp_path)
     assert hostbuild.find_built() is None

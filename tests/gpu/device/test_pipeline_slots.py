@@ -14,13 +14,10 @@ import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.emulated_streams import EmulatedStream
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS, PipelineSlots
 from gzarr.storage import LocalStore, MemoryStore
 from tests.gpu.direct_files import DirectFiles
 from tests.support.meeting import Meeting
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DATA = np.random.default_rng(0).integers(0, 1000, (640, 64)).astype("i4")
 CHUNKS = (16, 64)  # 4 KiB each, 40 in all

@@ -22,10 +22,6 @@ class HostKernels:
 
 DEVICE = HostKernels()
 
-#: Why tests that launch kernels are skipped where nothing compiles them.
-NO_COMPILER = "no C++ compiler (g++ or $CXX) on this machine"
-HAS_COMPILER = hostbuild.find_compiler() is not None
-
 
 def at_offset(data: np.ndarray, offset: int) -> np.ndarray:
     """A copy of bytes that begins so far into memory of its own, and ends where that memory ends."""

@@ -14,7 +14,7 @@ from gzarr.gpu import kernels
 from gzarr.gpu.device import hostbuild
 from gzarr.gpu.kernels import sources
 from gzarr.gpu.kernels.sources import KERNELS
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
+from tests.gpu.kernels.launching import DEVICE
 from tests.gpu.kernels.repeated import TESTED
 
 HERE = Path(__file__).parent
@@ -111,11 +111,9 @@ def test_no_kernel_makes_zeros_of_subnormal_numbers(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def sanitized() -> dict[str, str]:
     """The environment of a process in which the kernels run under AddressSanitizer and UBSan."""
-    if not HAS_COMPILER:
-        pytest.skip(NO_COMPILER)
     preload = hostbuild.sanitizer_preload()
     if preload is None:
-        pytest.skip("the C++ compiler on this machine has no sanitizer libraries")
+        pytest.skip("no C++ compiler with sanitizer libraries on this machine")
     environment = {
         **os.environ,
         "LD_PRELOAD": preload,

@@ -3,15 +3,12 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import NUMBERS, OPERATIONS
 from tests.gpu.kernels.floats import floats
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import DEVICE
 
 STEPS: dict[str, Any] = {
     "add": np.add,

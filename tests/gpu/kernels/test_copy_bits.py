@@ -8,10 +8,6 @@ from numcodecs import Blosc
 import gzarr
 from gzarr.gpu.kernels import BIT_SHUFFLED
 from tests.gpu.kernels.boxes import Case, cases, check
-from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
-
 
 ON_DEVICE = ("test_boxes",)
 

@@ -6,10 +6,8 @@ from hypothesis import given
 
 from gzarr.gpu.kernels import PLAIN, parts
 from tests.gpu.kernels.boxes import Case, cases, check
-from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, at_offset
+from tests.gpu.kernels.launching import at_offset
 from tests.gpu.kernels.reference import Shuffle
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
 
 @given(cases(PLAIN))

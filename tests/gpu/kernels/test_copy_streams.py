@@ -1,14 +1,11 @@
 """copy_streams copies ranges of any length between any addresses, and writes no byte beside them."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import unit_starts
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, at_offset
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import DEVICE, at_offset
 
 
 def copy(sources: list[np.ndarray], targets: list[np.ndarray], n_threads: int | None = None) -> None:

@@ -1,15 +1,12 @@
 """differences subtracts as NumPy does, bit for bit."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.codecs.floats import own_nan
 from tests.gpu.kernels.floats import floats
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import DEVICE
 
 
 @given(

@@ -1,14 +1,11 @@
 """find_written finds the rows that differ from a repeated fill value in any bit."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import row_threads
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, at_offset
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import DEVICE, at_offset
 
 
 @given(st.data())

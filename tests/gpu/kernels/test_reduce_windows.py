@@ -13,9 +13,7 @@ from gzarr.cpu.windows import reduce_by_numpy
 from gzarr.gpu.kernels import NUMBERS
 from gzarr.gpu.pipeline.arrays import reduce_windows, reduces
 from tests.gpu.kernels.boxes import BOXES
-from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, at_offset
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import at_offset
 
 
 def values(dtype: str, shape: Sequence[int], seed: int) -> np.ndarray:

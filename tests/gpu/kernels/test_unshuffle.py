@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from numcodecs import blosc
 
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, unit_starts
-from tests.gpu.kernels.launching import DEVICE, HAS_COMPILER, NO_COMPILER, at_offset, make_sources, shuffles
+from tests.gpu.kernels.launching import DEVICE, at_offset, make_sources, shuffles
 from tests.gpu.kernels.reference import Shuffle, blosc_frame, decoded_streams, header_of, shuffled, unshuffled
-
-needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
 
 
 def launched(kernel: str, chunks: list[np.ndarray], how: list[Shuffle], offset: int = 0) -> list[np.ndarray]:
@@ -34,7 +32,6 @@ def noise(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, n, np.uint8)
 
 
-@needs_compiler
 @given(st.data())
 def test_any_sizes(data: st.DataObject) -> None:
     plain, how = [], []
@@ -45,7 +42,6 @@ def test_any_sizes(data: st.DataObject) -> None:
     check(plain, how, data.draw(st.sampled_from([0, 0, 1, 8])), data.draw(st.sampled_from([0, 0, 2, 3])))
 
 
-@needs_compiler
 @pytest.mark.parametrize("typesize", [1, 2, 3, 4, 6, 7, 8, 12, 16, 17, 18, 255])
 @pytest.mark.parametrize("mode", [PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED])
 def test_each_item_size_in_one_launch(mode: int, typesize: int) -> None:
@@ -58,7 +54,6 @@ def test_each_item_size_in_one_launch(mode: int, typesize: int) -> None:
     )
 
 
-@needs_compiler
 @given(st.data())
 def test_frames_of_numcodecs(data: st.DataObject) -> None:
     """What numcodecs compresses comes back from its streams, decompressed one by one."""

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import STREAMS, checksums_of, streams_of
 
 
 def fletcher32(data: bytes) -> int:

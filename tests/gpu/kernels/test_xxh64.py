@@ -2,12 +2,9 @@
 
 import numcodecs
 import numpy as np
-import pytest
 from hypothesis import example, given
 
-from tests.gpu.kernels.launching import HAS_COMPILER, NO_COMPILER, STREAMS, checksums_of, streams_of
-
-pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER)
+from tests.gpu.kernels.launching import STREAMS, checksums_of, streams_of
 
 
 def content_checksum(data: bytes) -> int:

@@ -12,11 +12,8 @@ import gzarr
 from gzarr.cpu.compiled import library
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.pipeline.batches import Crossover
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DATA = np.arange(600, dtype="i4").reshape(30, 20)
 LEFT = "by the reference path: "

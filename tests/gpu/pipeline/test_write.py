@@ -15,14 +15,11 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs import TABLE
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.emulated_streams import EmulatedStream
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline.batches import NEVER, Crossover
 from gzarr.storage import MemoryStore
 from tests.gpu.counted import CountingDevice, assert_equal, on_device
 from tests.gpu.pipeline.test_values import Foreign
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DATA = np.random.default_rng(0).integers(0, 1000, (53, 41)).astype("i4")
 WAIT_S = 60

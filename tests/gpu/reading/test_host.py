@@ -14,13 +14,10 @@ from gzarr.codecs import NvcompDeflateCodec
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.codecs.batch import Streams, spread_out
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.reading.kvikio import KvikioReader
 from gzarr.storage import LocalStore
 from tests.gpu.direct_files import DirectFiles
-
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
 
 DATA = np.random.default_rng(0).integers(0, 1000, (53, 41)).astype("i4")
 CHUNKS = (10, 7)

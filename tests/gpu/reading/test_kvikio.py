@@ -18,14 +18,10 @@ from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import OutOfMemoryError
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
-from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.reading.kvikio import KvikioReader, Ranges, merged
 from gzarr.storage import LocalStore
 from gzarr.storage.coalesce import MAX_GAP_NBYTES
 from tests.gpu.direct_files import DirectFiles
-
-needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: the kernels cannot be built")
-
 
 DATA = np.arange(1, 1 + 64 * 96, dtype="i4").reshape(64, 96)
 #: Bytes of a file of an array of whole shards, and of one of its chunks.
@@ -42,7 +38,6 @@ def create(where: Path, **options: Any) -> gzarr.Array:
     return gzarr.create_array(LocalStore(where), **options)
 
 
-@needs_compiler
 @pytest.mark.parametrize(
     ("shards", "selection", "least", "opens"),
     [
@@ -78,7 +73,6 @@ class FromTmpfs(DirectFiles):
     numbers: ClassVar[dict[str, int]] = {}
 
 
-@needs_compiler
 @pytest.mark.parametrize("shards", [None, (32, 48)])
 @pytest.mark.parametrize("codecs", [{}, {"compressor": numcodecs.LZ4()}])
 def test_a_file_system_that_is_read_as_zeros_is_read_on_the_host(tmp_path: Path, codecs: Any, shards: Any) -> None:
@@ -100,7 +94,6 @@ def test_a_file_system_that_is_read_as_zeros_is_read_on_the_host(tmp_path: Path,
     assert reader.failure is not None
 
 
-@needs_compiler
 def test_what_another_batch_finds_meanwhile_counts(tmp_path: Path) -> None:
     create(tmp_path / "a")
 
@@ -113,7 +106,6 @@ def test_what_another_batch_finds_meanwhile_counts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(tmp_path / "a", reader)[:], DATA)
 
 
-@needs_compiler
 def test_zeros_of_a_file_decide_nothing(tmp_path: Path) -> None:
     data = DATA.copy()
     data[:8] = 0
@@ -128,7 +120,6 @@ def test_zeros_of_a_file_decide_nothing(tmp_path: Path) -> None:
     assert reader.note
 
 
-@needs_compiler
 @pytest.mark.parametrize("shards", [None, (32, 48)])
 def test_a_file_that_is_replaced_before_it_is_opened_is_read_on_the_host(tmp_path: Path, shards: Any) -> None:
     """Where its chunks are was found out in the old one."""
@@ -149,7 +140,6 @@ def test_a_file_that_is_replaced_before_it_is_opened_is_read_on_the_host(tmp_pat
     assert "was replaced while it was opened" in (reader.failure or "")
 
 
-@needs_compiler
 @pytest.mark.parametrize("shards", [None, (32, 48)])
 def test_no_objects_are_made_of_chunks(tmp_path: Path, shards: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     create(tmp_path / "a", shards=shards)
@@ -179,7 +169,6 @@ def test_ranges_are_merged_across_short_gaps(drawn: list[tuple[int, int, int]]) 
     assert (runs.starts[1:] - (runs.starts + runs.sizes)[:-1] > MAX_GAP_NBYTES)[same].all()
 
 
-@needs_compiler
 def test_files_are_read_on_the_host_if_others_have_taken_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
