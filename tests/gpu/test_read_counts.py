@@ -11,8 +11,10 @@ import gzarr
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
+from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.storage import LocalStore, MemoryStore
-from tests.gpu.counted import CountingDevice
+from gzarr.testing import transfers
+from tests.gpu.counted import CountingDevice, on_device
 from tests.gpu.direct_files import DirectFiles
 
 #: Smooth, with some noise: of Blosc's streams some are compressed, and some are stored.
@@ -136,3 +138,35 @@ def test_a_batch_that_is_read_to_the_device_is_few_calls_and_waits(tmp_path, cha
         return gzarr.open_array(stored.store, mode="r", device=backend)
 
     check(DIRECT_COSTS[chain], open_on, tmp_path, encoded_go_up=False)
+
+
+RECORDS = np.zeros(DATA.shape, [("a", "f4"), ("b", "i2")])
+ROWS, COLUMNS = np.arange(300)[::-1] * 2 % 640, np.arange(300) % 64
+ONES = np.ones(300, "i4")
+BY_REFERENCE: dict[str, tuple[Callable[[Any], Any], int, dict[str, Any]]] = {
+    "points": (lambda array: array.vindex[ROWS, COLUMNS], 1, {}),
+    "a field": (lambda array: array["a"], 1, {"data": RECORDS}),
+    "four shapes of chunks": (lambda array: array[...], 4, {"chunks": ((100, 540), (16, 48))}),
+    "points written": (lambda array: array.vindex.__setitem__((ROWS, COLUMNS), on_device(ONES)), 5, {}),
+    "a box written in part": (
+        lambda array: array.__setitem__(np.s_[1:3, 1:], on_device(ONES[:126].reshape(2, 63))),
+        5,
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BY_REFERENCE)
+def test_decoded_chunks_of_the_reference_path_stay_on_the_device(kind) -> None:
+    """The host waits once for a read of chunks of one shape. A write waits for flags, sizes, bytes and two checks."""
+    act, waits, options = BY_REFERENCE[kind]
+    given = {"data": DATA, "chunks": (16, 16), "compressor": Blosc("lz4", 5, Blosc.SHUFFLE), **options}
+    stored = gzarr.create_array(MemoryStore(), device="cpu", **given)
+    backend = GpuBackend(CountingDevice(), small_reads=NEVER, small_writes=NEVER)
+    array = gzarr.open_array(stored.store, device=backend)
+    with transfers() as moved:
+        act(array)
+    encoded = sum(len(value) for value in stored.store.values())
+    assert moved.inside.synchronizations.count == waits
+    assert moved.inside.to_host.nbytes <= encoded // 2
+    assert not moved.to_host
