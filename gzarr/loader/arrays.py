@@ -255,10 +255,13 @@ class Reader(NamedTuple):
         From the first elements of samples to `Fragments`.
     jobs : callable
         From fragments, their slots, and the blocks of these to jobs, by the name that `gzarr.loader.watch` knows.
+    io : ArrayIO, optional
+        The array, if it is a single one.
     """
 
     cut: Callable[[Indices], Fragments]
     jobs: Callable[[Fragments, Indices, tuple[AnyArray, ...]], Mapping[str, ReadJob]]
+    io: Any = None
 
 
 def make_reader(name: str, array: Array | JoinedArrays, backend: Any, size: tuple[int, ...], *, skip: bool) -> Reader:

@@ -5,7 +5,9 @@ A feed plans what is read for some batches (`Feed.step`). Once that is read, it 
 module has the memory.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +22,9 @@ from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, Planner, PlanStep,
 from gzarr.loader.pool import Room
 
 Bools: TypeAlias = NDArray[np.bool_]
+
+#: Small batches of arrays in memory are copied so many bytes at a time.
+TOGETHER_NBYTES = 1 << 14
 
 
 class FeedSource(NamedTuple):
@@ -135,6 +140,15 @@ class Feed:
             return self.source.backend.empty(self._shape, self.source.dtype), None
         return self._leases.take()
 
+    def _only(self, out: Array, lease: Lease | None, valid: Bools | None) -> tuple[Array, Lease | None]:
+        """A batch as the caller sees it, or what is valid of it."""
+        if valid is not None:
+            which, whole = np.flatnonzero(valid), out
+            out, lease = self._take_memory()
+            out = out[: len(which)]
+            self.source.backend.take(whole, which, out)
+        return self._shaped(out), lease
+
     def _shaped(self, out: Array) -> Array:
         """A batch as the caller sees it."""
         return out.reshape(len(out), *self.source.sample_shape)
@@ -165,23 +179,37 @@ class PoolFeed(Feed):
 
 
 class DirectFeed(Feed):
-    """Samples go straight into batches; several are begun at once."""
+    """Samples go straight into batches; several are begun at once.
 
-    def __init__(self, source: FeedSource, epoch: EpochPlan, room: Room, leases: Leases | None) -> None:
+    leader: of an array whose samples lie in the same places, so that its plans are those of this one, too.
+    """
+
+    def __init__(
+        self, source: FeedSource, epoch: EpochPlan, room: Room, leases: Leases | None, leader: "DirectFeed | None"
+    ) -> None:
         self._rows = epoch.batch_size
         blocks = room.slots // self._rows
         super().__init__(source, epoch, leases, blocks * self._rows)
-        self._planner = DirectPlanner(epoch, blocks)
+        self._planner = DirectPlanner(epoch, blocks) if leader is None else leader._planner  # noqa: SLF001 - alike
+        self._leader = leader
+        self.followers: list[DirectFeed] = []
+        self.told = deque[tuple[PlanStep, Any]]()  # by the leader: a step, and the plan of its read
+        if leader is not None:
+            leader.followers.append(self)
         self._blocks: list[tuple[Array, Lease | None] | None] = [None] * blocks
 
     def step(self, n: int) -> Planned:
         """Plan the next batches."""
-        step = self._planner.step(n)
-        for block in np.unique(step.slots // self._rows).tolist():
+        step, plan = (self._planner.step(n), None) if self._leader is None else self.told.popleft()
+        for block in np.flatnonzero(np.bincount(step.slots // self._rows)).tolist():
             if self._blocks[block] is None:
                 self._blocks[block] = self._take_block()
         any_block: Any = next(filter(None, self._blocks), None)
-        return planned(self.source, step, tuple([(block or any_block)[0] for block in self._blocks if any_block]))
+        blocks = tuple([(block or any_block)[0] for block in self._blocks if any_block])
+        made = planned(self.source, step, blocks, plan)
+        for follower in self.followers:
+            follower.told.append((step, next((job.plan for job in made.jobs.values()), None)))
+        return made
 
     def _take_block(self) -> tuple[Array, Lease | None]:
         """Memory for a batch, filled up where samples have no elements."""
@@ -195,24 +223,22 @@ class DirectFeed(Feed):
         block = int(batch[0]) // self._rows
         out, lease = self._blocks[block] or self._take_block()  # none where samples have no elements
         self._blocks[block] = None
-        self.mark_damaged(batch, damaged=False)
-        self._planner.free(1)
-        n = len(batch)
         if valid is not None:
-            which, whole = np.flatnonzero(valid), out
-            (out, lease), n = self._take_memory(), len(which)
-            self.source.backend.take(whole, which, out[:n])
-        return self._shaped(out[:n]), lease
+            self.mark_damaged(batch, damaged=False)
+        if self._leader is None:
+            self._planner.free(1)
+        return self._only(out[: len(batch)], lease, valid)
 
 
 class KeptFeed(Feed):
-    """Samples are taken out of an array in memory."""
+    """Samples are taken out of an array in memory, those of several batches at once if they are small."""
 
     def __init__(self, source: FeedSource, epoch: EpochPlan, leases: Leases | None) -> None:
         super().__init__(source, epoch, leases)
         self._data: Any = source.data
         self._epoch = epoch
         self._at = 0
+        self._starts, self._ready = deque[Indices](), deque[tuple[Array, Lease | None]]()
 
     def capacity(self) -> int:
         """How many batches can be planned now: any number."""
@@ -222,12 +248,22 @@ class KeptFeed(Feed):
         """Plan the next batches."""
         size, lo = self._epoch.batch_size, self._at
         self._at = min(lo + n * size, self._epoch.n)
-        ids = self._epoch.ids(lo, self._at)
-        return Planned({}, np.split(ids, range(size, len(ids), size)) if len(ids) else (), 0)
+        starts = self._epoch.boxes(self._epoch.ids(lo, self._at))
+        batches = [starts[at : at + size] for at in range(0, len(starts), size)]
+        self._starts.extend(batches)
+        return Planned({}, batches, 0)
 
     def gather(self, batch: Indices, valid: Bools | None) -> tuple[Array, Lease | None]:
         """Copy a batch."""
-        starts = self._epoch.boxes(batch if valid is None else batch[valid])
+        if not self._ready:
+            n = min(batches_together(self._shape, self.source.dtype), len(self._starts))
+            starts = [self._starts.popleft() for _ in range(n)]
+            out, lease = self._copy(np.concatenate(starts))
+            size = len(batch)
+            self._ready.extend([(out[at : at + size], lease) for at in range(0, len(out), size)])
+        return self._only(*self._ready.popleft(), valid)
+
+    def _copy(self, starts: Indices) -> tuple[Array, Lease | None]:
         out, lease = self._take_memory()
         out = out[: len(starts)]
         source, data = self.source, self._data
@@ -241,11 +277,19 @@ class KeptFeed(Feed):
                 boxes[at] = data[tuple(slice(i, i + n) for i, n in zip(start, source.size, strict=True))]
             if casts:
                 source.backend.take(boxes, np.arange(len(starts)), out)
-        return self._shaped(out), lease
+        return out, lease
 
 
-def planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...]) -> Planned:
-    """The step as jobs."""
+def batches_together(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """How many batches of an array in memory are copied at once. shape: of one."""
+    return max(TOGETHER_NBYTES // max(prod(shape) * dtype.itemsize, 1), 1) if not dtype.hasobject else 1
+
+
+def planned(source: FeedSource, step: PlanStep, blocks: tuple[Array, ...], plan: Any = None) -> Planned:
+    """The step as jobs. plan: of the read, if that of another array is the same."""
     if source.reader is None or not len(step.slots):  # samples without elements
         return Planned({}, step.batches, step.opened)
+    if plan is not None:
+        out = tuple([block.reshape(plan.rows, *plan.shape[1:]) for block in blocks])
+        return Planned({source.name: ReadJob(source.reader.io, plan, out)}, step.batches, step.opened)
     return Planned(source.reader.jobs(step.fragments, step.slots, blocks), step.batches, step.opened)

@@ -30,6 +30,8 @@ Runs: TypeAlias = int | Ints
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of splitmix64
 HALF = np.uint64(32)
+#: Values of a function of ranges that are kept for arrays that ask later, and that are computed at once, at least.
+_RECENT, _AT_ONCE = 1 << 15, 1 << 12
 ROUNDS, TINY_ROUNDS = 8, 16
 
 
@@ -358,3 +360,23 @@ def make_sampled(sampler: SamplerFunction | Sequence[int] | Iterable[int], n: in
     if table.ndim != 1 or table.dtype.kind not in "iu":
         raise TypeError(f"sampler must give integers, one for each sample; got {table.dtype} {table.shape}")
     return Sampled(len(table), n, epoch, lambda positions, _: table[positions])
+
+
+class Recent:
+    """A function of ranges, as are the samples at positions: several arrays ask for what it has computed lately."""
+
+    def __init__(self, compute: Callable[[int, int], Ints], n: int) -> None:
+        self._compute, self._n, self._first, self._known = compute, n, 0, np.empty(0, np.int64)
+
+    def __call__(self, lo: int, hi: int) -> Ints:
+        """The values from ``lo`` to ``hi``."""
+        end = self._first + len(self._known)
+        if not self._first <= lo <= end:
+            return self._compute(lo, hi)
+        if hi > end:
+            more = self._compute(end, max(hi, min(end + _AT_ONCE, self._n)))
+            drop = max(len(self._known) - _RECENT, 0)
+            self._known, self._first = np.concatenate([self._known[drop:], more]), self._first + drop
+            if lo < self._first:
+                return self._compute(lo, hi)
+        return self._known[lo - self._first : hi - self._first]

@@ -149,7 +149,7 @@ class _Production:
         batch: Any = made[0][0]
         if setup.names is not None:
             arrays = {feed.source.name: array for feed, (array, _) in zip(self._feeds, made, strict=True)}
-            batch = nested(arrays, setup.names, setup.makers)
+            batch = nested(arrays, setup.names, setup.makers, packed=not setup.skip)
         if setup.transform is not None and self._begun.stream is None:
             with meter.stage("transform"):
                 batch = setup.transform(batch)

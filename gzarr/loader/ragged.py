@@ -1,11 +1,13 @@
 """`gzarr.Ragged` and `gzarr.SparseRows`: samples of varying length, as they lie one after the other in flat arrays.
 
 Theory of operation. To samples and planners, ragged rows are an array of rows of equal length. A row is cut along the
-chunks of the flat array, and what lies behind its end is left out: there, batches have been filled with a value. The
-rows of a sparse matrix are two ragged arrays, out of which a matrix is made for every batch.
+chunks of the flat array, and what lies behind its end is left out: there, batches have been filled with a value. Or
+batches are *packed*: their rows lie one after the other from the beginning of their memory on, as they were read. The
+rows of a sparse matrix are two packed arrays, of which a matrix is made for every batch without a copy.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.indexing.copies import Fragments, chunk_coords, cut_boxes
 from gzarr.indexing.grid import RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.spans import CHUNK, COUNT, IN_START
+from gzarr.indexing.spans import CHUNK, COUNT, IN_START, OUT_START
 from gzarr.loader.arrays import JoinedAxis, Reader, io_of, read_job, stored_dtype
 from gzarr.loader.windows import positive
 from gzarr.tensors import DeviceArray, to_host
@@ -84,6 +86,7 @@ class Ragged:
         self.length = max(longest, 1) if length is None else positive(length, "length of Ragged")
         self.lengths = np.minimum(np.diff(self.offsets), self.length)
         self.pad, self.dtype, self.stored = pad, self.values.dtype, stored_dtype(self.values)
+        self.padded = padded
         self.shape = len(self.lengths), self.length, *self.values.shape[1:]
         self.ndim, self.nbytes, self.backend = len(self.shape), self.values.nbytes, self.values.backend
         self.arrays = (self.values,)
@@ -103,13 +106,16 @@ class Ragged:
         """What stands for it in a batch."""
         return {"values": self, "lengths": self.lengths}
 
-    def made(self, parts: Mapping[str, AnyArray]) -> Any:
-        """The samples of a batch one after the other, and where each begins. parts: filled up, and their lengths."""
-        (values,), offsets = _joined([parts["values"]], parts["lengths"])
+    def made(self, parts: Mapping[str, AnyArray], *, packed: bool) -> Any:
+        """The samples of a batch one after the other, and where each begins. parts: also the lengths of samples."""
+        (values,), offsets = _joined([parts["values"]], parts["lengths"], packed=packed)
         return {"values": values, "offsets": offsets}
 
-    def reader(self, name: str, backend: Any, size: tuple[int, ...]) -> Reader:
-        """How rows are read. size: that of a row, one on axis 0. Raises: ValueError for other samples."""
+    def reader(self, name: str, backend: Any, size: tuple[int, ...], packing: tuple[int, int] | None) -> Reader:
+        """How rows are read. Raises: ValueError for samples that are no rows.
+
+        size: of a row, one on axis 0. packing: of `_places`, if batches are packed: cuts then begin with a batch.
+        """
         if size != (1, *self.shape[1:]):
             raise ValueError(f"arrays: samples of {name!r}, which is ragged, are rows; leave window= and crops= out")
         io = io_of(self.values if self.values.backend is backend else self.values.to(backend))
@@ -117,23 +123,34 @@ class Ragged:
         longer = grid[0].resized(grid[0].extent + self.length), *grid[1:]
 
         def cut(boxes: Indices) -> Fragments:
-            starts = np.zeros((len(boxes), len(grid)), np.int64)
-            starts[:, 0] = self.offsets[boxes[:, 0]]
+            starts = np.zeros((len(boxes), len(grid) + 1), np.int64)
+            starts[:, 0], lengths = self.offsets[boxes[:, 0]], self.lengths[boxes[:, 0]]
+            if packing is not None:  # what is cut carries it to where it is planned
+                starts[:, -1] = _places(lengths, self.length, *packing)
             found = cut_boxes(starts, size, longer)
             lows = longer[0].starts_of(chunk_coords(found.chunk, longer)[:, 0])
-            ends = starts[:, 0] + self.lengths[boxes[:, 0]]
+            ends = starts[:, 0] + lengths
             return found.take(np.maximum(lows, found.start[:, 0]) < ends[found.box])
 
         def jobs(fragments: Fragments, slots: Indices, blocks: tuple[AnyArray, ...]) -> Mapping[str, ReadJob]:
-            flat = tuple([block.reshape(len(block), *size) for block in blocks])
+            shape = len(blocks[0]), *size
+            if packing is not None:
+                shape, n = (1, len(blocks[0]) * self.length, *size[1:]), packing[0] * packing[1]
+                slots = slots // n * n * self.length + fragments.start[:, -1]
+            flat = tuple([block.reshape(shape) for block in blocks])
             job = read_job(io, fragments, slots, flat, size)
-            spans = job.plan.spans[:, 0]  # type: ignore[union-attr] # of many boxes
+            plan: Any = job.plan
+            spans = plan.spans[:, 0]
             first = grid[0].starts_of(spans[:, CHUNK]) + spans[:, IN_START]
             ends = self.offsets[np.searchsorted(self.offsets, first, side="right")]
             np.minimum(spans[:, COUNT], ends - first, out=spans[:, COUNT])
+            if packing is not None:
+                block, place = np.divmod(plan.slots, shape[1])
+                spans[:, OUT_START] += place
+                job = job._replace(plan=plan._replace(slots=block, shape=(len(flat), *shape[1:])))
             return {name: job}
 
-        return Reader(cut, jobs)
+        return Reader(cut, jobs, io)
 
 
 class SparseRows:
@@ -177,8 +194,10 @@ class SparseRows:
                 raise ValueError(f"SparseRows: the attributes of {group!r} have no shape; give n_columns=")
             n_columns = shape[1]
         self.n_columns = int(n_columns)
-        self.data, self.indices = (Ragged(group[name], group["indptr"]) for name in ("data", "indices"))
-        self.data.maker = self
+        self.data = Ragged(group["data"], group["indptr"], padded=False)
+        self.indices = Ragged(group["indices"], self.data.offsets, padded=False)
+        self.data.maker, self.indices.maker, self.indices.offsets = self, None, self.data.offsets
+        self._empty: dict[int, Any] = {}  # matrices by number of rows
 
     def parts(self) -> dict[str, Any]:
         """What stands for it in a batch, until a matrix is made of it."""
@@ -189,24 +208,59 @@ class SparseRows:
         """Whether something is a group with rows or columns of a sparse matrix."""
         return isinstance(item, Group) and item.attrs.get("encoding-type") in ("csr_matrix", "csc_matrix")
 
-    def made(self, parts: Mapping[str, AnyArray]) -> Any:
-        """A matrix of rows that were filled up."""
+    def made(self, parts: Mapping[str, AnyArray], *, packed: bool) -> Any:
+        """A matrix of the rows of a batch."""
         host = [
             to_host(part) if isinstance(part, DeviceArray) else part for part in (parts[name] for name in self.parts())
         ]
-        (data, columns), ends = _joined(host[:2], host[2])
+        (data, columns), ends = _joined(host[:2], host[2], packed=packed)
         if len(columns) and not 0 <= columns.min() <= columns.max() < self.n_columns:
             raise ValueError(
                 f"SparseRows: {self.indices.values} has columns {columns.min()} to {columns.max()} in a batch; "
                 f"expected 0 to {self.n_columns - 1}: give another n_columns="
             )
-        if columns.dtype == np.int32 and host[0].size <= np.iinfo(np.int32).max:
+        make, shape = scipy_namespace(data).sparse.csr_matrix, (len(host[2]), self.n_columns)
+        if columns.dtype == np.int32 and max(host[0].size, self.n_columns) <= np.iinfo(np.int32).max:
             ends = ends.astype(np.int32)  # as SciPy would, in twice the time of all else
-        return scipy_namespace(data).sparse.csr_matrix((data, columns, ends), (len(host[2]), self.n_columns))
+        if ends.dtype != np.int32 or not isinstance(data, np.ndarray):
+            return make((data, columns, ends), shape)
+        if shape[0] not in self._empty:
+            self._empty[shape[0]] = make(shape)
+        matrix = copy(self._empty[shape[0]])  # a tenth of the time in which SciPy makes one and checks it
+        matrix.data, matrix.indices, matrix.indptr = data, columns, ends
+        return matrix
 
 
-def _joined(rows: Sequence[AnyArray], lengths: Any) -> tuple[list[Any], Any]:
-    """Rows that were filled up, each without that and one after the other, and where each begins. lengths: of rows."""
+def are_like(one: Any, other: Any) -> bool:
+    """Whether two arrays are samples of varying length that lie in the same places, so that they are read alike."""
+    if not isinstance(one, Ragged) or not isinstance(other, Ragged) or one.offsets is not other.offsets:
+        return False
+    layout, others = io_of(one.values).layout, io_of(other.values).layout
+    return bool(layout.grid == others.grid and layout.objects == others.objects)
+
+
+def _places(lengths: Indices, longest: int, rows: int, parts: int) -> Indices:
+    """Where rows lie in the memory of their batch, if batches are packed.
+
+    lengths: of the rows of successive batches. longest: what there is memory for, for each. rows, parts: a batch is
+    that of so many ranks, and each has as many rows; the last batch may have fewer. Each rank's begin where they would
+    if all were the longest.
+    """
+    n, size = len(lengths), rows * parts
+    whole = n - n % size
+    firsts = np.concatenate([np.arange(0, whole, rows), np.arange(whole, n, max((n - whole) // parts, 1))])
+    part = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=n))
+    before = np.cumsum(lengths) - lengths
+    places: Indices = before + (firsts % size * longest - before[firsts])[part]
+    return places
+
+
+def _joined(rows: Sequence[AnyArray], lengths: Any, *, packed: bool) -> tuple[list[Any], Any]:
+    """The rows of a batch, each of its length and one after the other, and where each begins. packed: they are."""
     xp = array_namespace(lengths)
+    ends = xp.zeros(len(lengths) + 1, lengths.dtype)
+    ends[1:] = xp.cumsum(lengths)
+    if packed:
+        return [row.reshape(-1, *row.shape[2:])[: int(ends[-1])] for row in rows], ends
     there = xp.arange(rows[0].shape[1]) < lengths[:, None]
-    return [row[there] for row in rows], xp.concatenate([xp.zeros(1, lengths.dtype), xp.cumsum(lengths)])
+    return [row[there] for row in rows], ends

@@ -14,14 +14,14 @@ from gzarr.indexing.grid import Axis
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arguments import check_functions, check_on_error, check_sampler, integer, parse_pads
 from gzarr.loader.arrays import JoinedArrays, Reader, grid_of, make_reader, nchunks_of, stored_dtype, watched
-from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed
+from gzarr.loader.feeds import DirectFeed, Feed, FeedMemory, FeedSource, KeptFeed, PoolFeed, batches_together
 from gzarr.loader.joining import axis_of, join_arrays
 from gzarr.loader.leases import Leases
 from gzarr.loader.look_ahead import EpochPlan
 from gzarr.loader.node import NodeTurn, parse_share
-from gzarr.loader.order import Order, Weighted, is_repeatable, make_order, make_sampled, parse_shuffle
+from gzarr.loader.order import Order, Recent, Weighted, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
-from gzarr.loader.ragged import Ragged
+from gzarr.loader.ragged import Ragged, are_like
 from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples
 from gzarr.loader.shared_feeds import SharedFeed, joint_positions
@@ -119,10 +119,10 @@ class Setup:
         self.axis = axis_of(stored or self.arrays, self.samples)
         if self.shuffle == "blocks":
             self.samples.runs(self.axis)  # random crops have none
-        for name in ragged:
-            self.reader(name)  # which refuses other samples
         self.watch = ArrayWatch(*self._watched())
         self.rooms, self.most, self.n_readers = self._divide_shared(stored) if self.local else self._divide(stored)
+        for name in ragged:
+            self.reader(name)  # which refuses other samples
         self.kept = Kept({name: a for name, a in self.arrays.items() if name not in self.rooms}, self.backend)
         self.reused: dict[Any, Any] = {}
         self.on_epoch, self.transform = check_functions(given)
@@ -187,7 +187,9 @@ class Setup:
         steps = n_readers + 2  # those that are read, the next, and that whose batches are gathered
         divided = divide(left, list(wants.values()), size, steps, step, self.prefetch)
         most = min([step, *[max(room.ahead // steps, 1) for room in divided]])
-        return dict(zip(wants, divided, strict=True)), most, n_readers
+        rooms = dict(zip(wants, divided, strict=True))
+        like = {name: [other for other in rooms if are_like(stored[name], stored[other])] for name in rooms}
+        return {name: min(rooms[other] for other in [name, *like[name]]) for name in rooms}, most, n_readers
 
     def _want(self, array: Any, dtype: np.dtype[Any]) -> Want:
         """What an array wants of the memory."""
@@ -302,11 +304,13 @@ class Setup:
 
     def feeds(self, begun: Begun, first: int, turn: NodeTurn | None = None) -> list[Feed]:
         """Make the feeds of all arrays from one batch on."""
-        known: dict[Any, Indices] = {}
-        made = [self._feed(name, self.epoch_of(name, begun, first, known), begun, turn) for name in self.arrays]
+        known: dict[bool, Recent] = {}
+        made: dict[str, Feed] = {}
+        for name in self.arrays:
+            made[name] = self._feed(name, self.epoch_of(name, begun, first, known), begun, turn, made)
         single, joined = self._watched()
         self.watch.check([*single, *[name for name in joined if name.rpartition("[")[0] not in self.rooms]])
-        return made
+        return list(made.values())
 
     def reader(self, name: str) -> Reader:
         """How samples of an array are read."""
@@ -314,41 +318,45 @@ class Setup:
             array, backend = self.arrays[name], self.backend if self.local is None else self.backend.host
             size = self.samples.box(tuple(array.shape))
             if isinstance(array, Ragged):
-                self._readers[name] = array.reader(name, backend, size)
+                self._readers[name] = array.reader(name, backend, size, self._packing(array))
             else:
                 self._readers[name] = make_reader(name, array, backend, size, skip=self.skip)
         return self._readers[name]
 
-    def epoch_of(self, name: str, begun: Begun, first: int, known: dict[Any, Indices] | None = None) -> EpochPlan:
-        """What is wanted of an array from one batch on. known: the last samples that any array has asked for."""
+    def _packing(self, array: Any) -> tuple[int, int] | None:
+        """If its batches are packed, how many rows one has, and how many ranks' lie together."""
+        packs = isinstance(array, Ragged) and not array.padded and not self.skip
+        return (self.batch_size, self.n_local) if packs else None
+
+    def epoch_of(self, name: str, begun: Begun, first: int, known: dict[bool, Recent] | None = None) -> EpochPlan:
+        """What is wanted of an array from one batch on. known: samples that arrays have asked for lately."""
         array, skipped, shared = self.arrays[name], first * self.batch_size, self.local if name in self.rooms else None
         order, share, samples = begun.order, begun.share, self.samples.at(self.seed, begun.epoch)
-        known = {} if known is None else known
         joint = shared and joint_positions(share, shared.ranks, self.batch_size, skipped)
 
-        def ids(lo: int, hi: int) -> Indices:
-            at = bool(joint), lo, hi
-            if at not in known:
-                known.clear()
-                known[at] = order(joint(lo, hi) if joint else share.positions(skipped + lo, skipped + hi))
-            return known[at]
+        def compute(lo: int, hi: int) -> Indices:
+            return order(joint(lo, hi) if joint else share.positions(skipped + lo, skipped + hi))
 
         def boxes(some: Indices) -> Indices:
             return samples.boxes(some, array.ndim)
 
         n, size = share.n - skipped, samples.box(tuple(array.shape))
+        total = n * self.n_local if joint else n
+        ids = ({} if known is None else known).setdefault(bool(joint), Recent(compute, total))
         if name not in self.rooms:
             return EpochPlan(n, self.batch_size, ids, boxes, size, ())
         grid, sharers = grid_of(array), self.n_local
         size_of_all = self.batch_size * sharers
-        return EpochPlan(n * sharers, size_of_all, ids, boxes, size, grid, self._span(grid[0]), self.reader(name).cut)
+        return EpochPlan(total, size_of_all, ids, boxes, size, grid, self._span(grid[0]), self.reader(name).cut)
 
-    def _feed(self, name: str, epoch: EpochPlan, begun: Begun, turn: NodeTurn | None) -> Feed:
-        """Make the feed of an array."""
-        kept, room, dtype = self.kept.get(name), self.rooms.get(name), self.dtypes[name]
-        shape, stored = tuple(self.arrays[name].shape), stored_dtype(self.arrays[name])
+    def _feed(
+        self, name: str, epoch: EpochPlan, begun: Begun, turn: NodeTurn | None, others: Mapping[str, Feed]
+    ) -> Feed:
+        """Make the feed of an array. others: those that are made."""
+        array, kept, room, dtype = self.arrays[name], self.kept.get(name), self.rooms.get(name), self.dtypes[name]
+        shape, stored = tuple(array.shape), stored_dtype(array)
         reader, sample = self.reader(name) if kept is None else None, self.samples.shape(shape)
-        box, pad = self.samples.box(shape), self.pads.get(name)
+        box, pad = self.samples.box(shape), None if self._packing(array) else self.pads.get(name)
         source = FeedSource(name, self.backend, reader, kept, box, sample, stored, dtype, pad)
         held = self.reused.get(name)
         if held is None:
@@ -361,7 +369,8 @@ class Setup:
             return SharedFeed(source, epoch, room, held.leases, turn.memory.arrays[name], turn)
         if room.mode == "pool":
             return PoolFeed(source, epoch, room, held)
-        return DirectFeed(source, epoch, room, held.leases)
+        leader: Any = next((feed for other, feed in others.items() if are_like(array, self.arrays[other])), None)
+        return DirectFeed(source, epoch, room, held.leases, leader)
 
     def _hold(self, source: FeedSource, room: Room | None, stream: object) -> FeedMemory:
         """Allocate the memory of an array."""
@@ -369,8 +378,10 @@ class Setup:
         if not source.dtype.hasobject:
             direct = room is not None and room.mode == "direct" and self.local is None
             blocks = room.slots // self.batch_size if room is not None and direct else 0
-            most = self.prefetch + 2 + blocks
-            leases = Leases(self.backend, (self.batch_size, *source.size), source.dtype, most, stream)
+            most, rows = self.prefetch + 2 + blocks, self.batch_size
+            if room is None:
+                rows *= batches_together((rows, *source.size), source.dtype)
+            leases = Leases(self.backend, (rows, *source.size), source.dtype, most, stream)
         if room is not None and room.mode == "pool" and self.local is None:
             pool = self.backend.empty((room.slots, *source.size), source.stored)
         return FeedMemory(leases, pool)

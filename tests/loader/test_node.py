@@ -52,7 +52,7 @@ CASES = {
     "padded crops": lambda: (c := some_crops(n=300, pad=-1))[0] and (c[0], c[1] | {"dtype": "i4"}),
     "padded tiles": lambda: (c := some_crops(stride=(5, 5), pad=7))[0] and (c[0], c[1] | {"shuffle": True}),
     "ragged": lambda: (
-        {"x": gzarr.Ragged(gzarr.array(np.arange(OFFSETS[-1]), chunks=50), OFFSETS, pad=-1)},
+        {n: gzarr.Ragged(gzarr.array(np.arange(OFFSETS[-1]), chunks=50), OFFSETS, padded=n == "x") for n in "xy"},
         {"shuffle": True},
     ),
 }

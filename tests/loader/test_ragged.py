@@ -70,6 +70,17 @@ def test_samples_lie_one_after_the_other(device, length, trailing):
     assert seen == len(LENGTHS)
 
 
+def test_damaged_samples_are_left_out(device):
+    stored = gzarr.array(np.arange(OFFSETS[-1]), chunks=(37,))
+    stored.store.set("c/5", b"damaged")
+    given = {name: gzarr.Ragged(stored, OFFSETS, padded=name == "a") for name in "ab"}
+    loader = gzarr.Loader(given, 8, shuffle=True, on_error="skip", device=device)
+    for a, b in ((batch["a"], batch["b"]) for batch in loader):
+        there = np.arange(max(LENGTHS)) < host(a["lengths"])[:, None]
+        assert np.array_equal(host(a["values"])[there], host(b["values"]))
+    assert loader.stats().skipped
+
+
 def matrix_group(form, chunks=50, **keywords):
     group = gzarr.create_group(**keywords)
     group.attrs.update({"encoding-type": f"{form.format}_matrix", "shape": list(form.shape)})
@@ -78,19 +89,19 @@ def matrix_group(form, chunks=50, **keywords):
     return group
 
 
-@pytest.mark.parametrize("memory", [100_000, 1 << 22])
-def test_rows_of_a_sparse_matrix(device, memory):
-    matrix = sparse.random(203, 40, 0.1, format="csr", random_state=0, dtype="f4")
-    labels = np.arange(203)
-    loader = gzarr.Loader(
-        {"obs": {"x": matrix_group(matrix)}, "y": labels}, 16, shuffle=True, memory=memory, device=device
-    )
+@pytest.mark.parametrize(("memory", "shuffle"), [(100_000, "exact"), (1 << 22, "exact"), (100_000, "blocks")])
+@pytest.mark.parametrize("types", [("f4", "i4"), ("f8", "i4"), ("f4", "i8")])
+def test_rows_of_a_sparse_matrix(device, memory, shuffle, types):
+    matrix = sparse.random(203, 40, 0.1, format="csr", random_state=0, dtype=types[0])
+    labels, matrix.indices = np.arange(203), matrix.indices.astype(types[1])
+    given = {"obs": {"x": matrix_group(matrix)}, "y": labels}
+    loader = gzarr.Loader(given, 16, shuffle=shuffle, memory=memory, device=device, block_chunks=4)
     seen = []
     for batch in loader:
         ids = host(batch["y"])
         found = batch["obs"]["x"]
         assert isinstance(found, sparse.csr_matrix)
-        assert found.dtype == np.float32
+        assert (found.dtype, found.indptr.dtype) == (matrix.dtype, found.indices.dtype)
         assert (found != matrix[ids]).nnz == 0
         assert found.nnz == matrix[ids].nnz
         seen += ids.tolist()
@@ -116,12 +127,10 @@ def test_places_and_splits():
 
 def test_what_does_not_fit():
     z = gzarr.array(np.arange(9), chunks=4)
-    with pytest.raises(ValueError, match="offset 2 is 3"):
-        gzarr.Ragged(z, [0, 5, 3])
-    with pytest.raises(ValueError, match="offset 1 is 10"):
-        gzarr.Ragged(z, [0, 10])
-    with pytest.raises(ValueError, match="one more than there are samples"):
-        gzarr.Ragged(z, [0.0, 5.0])
+    refused = ([0, 5, 3], "offset 2 is 3"), ([0, 10], "offset 1 is 10"), ([0.0, 5.0], "one more than there are samples")
+    for offsets, message in refused:
+        with pytest.raises(ValueError, match=message):
+            gzarr.Ragged(z, offsets)
     with pytest.raises(ValueError, match="leave window= and crops= out"):
         gzarr.Loader({"x": gzarr.Ragged(z, [0, 5, 9])}, 2, window=gzarr.Window(2))
     with pytest.raises(TypeError, match="a name"):
@@ -132,10 +141,10 @@ def test_what_does_not_fit():
         gzarr.SparseRows(plain_group())
 
 
-def plain_group():
+def plain_group(column=1):
     group = gzarr.create_group()
-    for name in ("data", "indices", "indptr"):
-        group.create_array(name, data=np.array([0, 1]))
+    for name, values in {"data": [1.0, 2, 3], "indices": [0, 2, column], "indptr": [0, 2, 2, 3]}.items():
+        group.create_array(name, data=np.array(values))
     return group
 
 
@@ -165,9 +174,6 @@ def test_pads_that_are_no_values_of_the_type_are_refused(pad):
 
 @pytest.mark.parametrize("column", [3, -1])
 def test_columns_that_a_matrix_lacks_are_refused(device, column):
-    group = gzarr.create_group()
-    for name, values in {"data": [1.0, 2, 3], "indices": [0, 2, column], "indptr": [0, 2, 2, 3]}.items():
-        group.create_array(name, data=np.array(values))
-    loader = gzarr.Loader({"x": gzarr.SparseRows(group, n_columns=3)}, 3, device=device)
+    loader = gzarr.Loader({"x": gzarr.SparseRows(plain_group(column), n_columns=3)}, 3, device=device)
     with pytest.raises(ValueError, match="n_columns"):
         next(iter(loader))

@@ -153,9 +153,9 @@ def make_read(
     n_threads : int
         How many threads will share the work.
     """
-    (blocks, element), chain, places, rows, slots = into, source.chain, None, 0, 1
+    (blocks, element), chain, places, rows = into, source.chain, None, 0
     if isinstance(plan, CopyPlan):
-        rows, slots = plan.rows, len(plan.slots)
+        rows = plan.rows
         addresses = [(block.__array_interface__["data"][0], block.strides[0]) for block in blocks]
         places = np.array(addresses, np.int64)
     first = blocks[0][0] if rows else blocks[0]
@@ -163,7 +163,8 @@ def make_read(
     shards, store = None, source.store
     if isinstance(source.layout, Sharded):
         shards = ReadShards(store, source.layout, batches, partial(fetch_items, store) if source.in_memory else None)
-    part_nbytes, each = slots * first.nbytes // nparts, -(-nparts // batches.n)
+    nbytes = plan.nelements * first.itemsize if rows else first.nbytes
+    part_nbytes, each = nbytes // nparts, -(-nparts // batches.n)
     return LoopRead(
         source=source,
         tables=batches,
