@@ -72,8 +72,9 @@ LONG = (
     *("benchmarks/", "gpu/ptx/", "cpu/compiled/test_sanitizers.py", "test_packaging.py", "test_site.py"),
     *("conformance/test_image_viewers.py", "concurrency/test_reentrant_code.py", "examples/test_training.py"),
     "examples/test_ci_without_gpu.py::test_the_example_passes",
+    "examples/test_scripts.py::test_a_pyramid_on_a_cluster",
     "interop/xarray/test_engine.py::test_the_entry_point_is_found",
-    "api/test_keywords.py::test_a_type_checker_knows_the_keywords",
+    "hierarchy/test_keywords.py::test_a_type_checker_knows_the_keywords",
     *(f"gpu/kernels/test_build.py::test_{name}" for name in ("nvcc", "no_kernel_makes", "kernels_pass", "planted")),
 )
 _LONG = tuple(f"tests/{name}" for name in LONG)

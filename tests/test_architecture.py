@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import gzarr
+from tests.conftest import LONG
 
 PACKAGE = Path(__file__).parents[1] / "gzarr"
 
@@ -394,3 +395,11 @@ def write_tree(package: Path, files: dict[str, str]) -> None:
 def same_circle(one: str, other: str) -> bool:
     """Whether two sentences name the same circle: the walk may begin anywhere on it."""
     return one.startswith("circle: ") and set(one[8:].split(" -> ")) == set(other[8:].split(" -> "))
+
+
+def test_what_takes_long_is_still_there() -> None:
+    """Tests that have moved would run with all others."""
+    for path, _, name in (place.partition("::") for place in LONG):
+        found = Path(__file__).parent / path
+        assert found.exists(), path
+        assert not name or f"def {name}" in found.read_text("utf-8"), name

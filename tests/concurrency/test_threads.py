@@ -156,7 +156,7 @@ def test_readers_never_see_a_torn_object(store: Store, layout: str) -> None:
 
     def rewrite() -> None:
         try:
-            for turn in range(24):
+            for turn in range(16):
                 array[:] = allowed[turn % 4]
         finally:
             finished.set()

@@ -14,7 +14,7 @@ from tests.conformance.limits import TENSORSTORE, ZARR_PYTHON, limits_of, possib
 from tests.conformance.peers import Gzarr, Peer, TensorStore, ZarrPython, exchange
 
 #: One in so many of the data types that a codec fits is tried.
-EVERY = dict.fromkeys([("zarr-python", 3), ("zarr-python", 2), ("tensorstore", 3), ("tensorstore", 2)], 10)
+EVERY = dict.fromkeys([("zarr-python", 3), ("zarr-python", 2), ("tensorstore", 3), ("tensorstore", 2)], 16)
 PEERS = {"zarr-python": ZarrPython, "tensorstore": TensorStore}
 
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 #: The attribute in which Hypothesis keeps a test's settings; it has no public way to change them temporarily.
 _SETTINGS = "_hypothesis_internal_use_settings"
 #: Examples for devices whose paths are few; each example is a selection of an array, of thousands per suite.
-EXAMPLES = 15
+EXAMPLES = 10
 
 
 @contextmanager

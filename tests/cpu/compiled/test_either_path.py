@@ -79,8 +79,9 @@ LARGE = {
     "large zstd in shards": large(ShardingCodec((130, 200, 5), [BytesCodec(), ZstdCodec(1)]), chunks=(260, 400, 10)),
 }
 LAYOUTS = SMALL | LARGE
-#: Layouts and kinds of stores. Large chunks are not read by batches.
-PAIRS = [(name, kind) for name in LAYOUTS for kind in STORES if name in SMALL or kind in ("files", "memory")]
+#: Layouts and kinds of stores: files and memory for all. Large chunks are not read by batches.
+PAIRS = [(name, kind) for name in LAYOUTS for kind in ("files", "memory")]
+PAIRS += [(name, kind) for number, name in enumerate(SMALL) for kind in [("waiting", "changeable")[number % 2]]]
 
 
 @pytest.fixture(autouse=True, scope="module")
