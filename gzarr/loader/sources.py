@@ -106,7 +106,11 @@ def flatten(arrays: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 
 def nested(
-    arrays: Mapping[str, Any], names: Names, makers: Mapping[tuple[str, ...], Ragged | SparseRows], *, packed: bool
+    arrays: Mapping[str, Any],
+    names: Names,
+    makers: Mapping[tuple[str, ...], Ragged | SparseRows],
+    *,
+    packed: bool = False,
 ) -> dict[str, Any]:
     """Arrays by name as nested dicts. makers: what makes something else of what is at a place. packed: as of it."""
     found: dict[str, Any] = {}
@@ -141,7 +145,7 @@ def _transposed(items: Sequence[Any]) -> dict[str, Any]:
         if set(arrays) != set(each[0]):
             raise ValueError(f"arrays: item {number} of the list has {sorted(arrays)}, item 0 has {sorted(each[0])}")
     names = {"/".join(path): path for path in each[0]}
-    return nested({name: [one[path] for one in each] for name, path in names.items()}, names, {}, packed=False)
+    return nested({name: [one[path] for one in each] for name, path in names.items()}, names, {})
 
 
 def _names(array: Any) -> tuple[Any, ...]:

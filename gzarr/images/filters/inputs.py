@@ -7,17 +7,24 @@ from gzarr.hierarchy.array import Array
 from gzarr.images.image import Image
 
 
+def first_levels(name: str, inputs: Sequence[Any]) -> list[Array]:
+    """The inputs, of images level 0. Raises: TypeError."""
+    arrays = [one.levels[0] if isinstance(one, Image) else one for one in inputs]
+    for one in arrays:
+        if not isinstance(one, Array):
+            raise TypeError(
+                f"{name}: inputs must be gzarr arrays or images, got {type(one).__name__}; open it with "
+                "gzarr.open_array, or put it into gzarr.array"
+            )
+    return arrays
+
+
 def arrays_of(name: str, inputs: Sequence[Any]) -> list[Array]:
-    """The inputs, of images level 0. Raises: TypeError, ValueError if there is none, or their shapes differ."""
+    """As `first_levels`. Raises: TypeError, ValueError if there is none, or their shapes differ."""
     if not inputs:
         raise ValueError(f"{name}: there is no input")
-    sources = [one.levels[0] if isinstance(one, Image) else one for one in inputs]
+    sources = first_levels(name, inputs)
     for source in sources:
-        if not isinstance(source, Array):
-            raise TypeError(
-                f"{name}: inputs must be gzarr arrays, got {type(source).__name__}; open it with gzarr.open_array, "
-                "or put it into gzarr.array"
-            )
         if source.shape != sources[0].shape:
             raise ValueError(
                 f"{name}: {source.store_path} has shape {source.shape}, but {sources[0].store_path} has "

@@ -26,6 +26,11 @@ def _histogram(image: Array | Image) -> tuple[NDArray[np.float64], NDArray[np.fl
     array = image.levels[0] if isinstance(image, Image) else image
     stats = array.stats()
     low, high = float(stats.min), float(stats.max)
+    if not np.isfinite(low - high):
+        raise ValueError(
+            f"{array.store_path}: elements reach from {low} to {high}; intensities need some that are there, and none "
+            "that is infinite: replace these, or give the level or range"
+        )
     if low == high:
         return np.ones(1), np.full(1, low)
     if array.dtype.kind in "biu" and high - low < 1 << 16:
@@ -84,9 +89,12 @@ def find_threshold(image: Array | Image, method: Literal["otsu", "li", "mean"] =
     >>> gzarr.images.find_threshold(gzarr.array([1, 2, 2, 90, 95]))
     2.0
     """
+    array = image.levels[0] if isinstance(image, Image) else image
+    if method == "mean" and np.isfinite(mean := float(array.stats().mean)):
+        return mean
     counts, values = _histogram(image)
-    if method == "mean" or len(values) == 1:
-        return float((counts * values).sum() / counts.sum())
+    if len(values) == 1:
+        return float(values[0])
     below, above = np.cumsum(counts), np.cumsum(counts[::-1])[::-1]
     if method == "otsu":
         lower = np.cumsum(counts * values) / np.maximum(below, 1)

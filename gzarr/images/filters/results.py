@@ -22,7 +22,7 @@ from gzarr.display.progress import ProgressLike
 from gzarr.hierarchy.array import Array
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.blocks import start_of
-from gzarr.images.filters.inputs import check_result
+from gzarr.images.filters.inputs import check_result, first_levels
 from gzarr.images.filters.outputs import (
     OutputKind,
     check_output,
@@ -241,13 +241,7 @@ def on_device(
     name: str, sources: Sequence[Any], device: str | None, max_device_nbytes: int | None = None
 ) -> list[Array]:
     """Arrays, and level 0 of images, on one device. Raises: TypeError, DeviceError."""
-    arrays = [one.levels[0] if isinstance(one, Image) else one for one in sources]
-    for one in arrays:
-        if not isinstance(one, Array):
-            raise TypeError(
-                f"{name}: inputs must be gzarr arrays or images, got {type(one).__name__}; open it with "
-                "gzarr.open_array, or put it into gzarr.array"
-            )
+    arrays = first_levels(name, sources)
     backend = sharing(device or arrays[0].backend, max_device_nbytes)
     return [one.to(backend) for one in arrays]
 

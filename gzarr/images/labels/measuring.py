@@ -96,8 +96,10 @@ def _rows(labels: AnyArray, image: AnyArray = None, *, where: Where, ndim: int) 
         least[local] = most[local] = wide  # any of them
         xp.minimum.at(least, local, wide)
         xp.maximum.at(most, local, wide)
-        mean = total / area
-        made |= {"sum": total, "min": least.astype(values.dtype), "max": most.astype(values.dtype)}
+        is_long = values.dtype.kind in "iu" and values.dtype.itemsize == 8  # their sums wrap, as NumPy's do
+        share = xp.bincount(local, values.astype(np.float64), n) if is_long else total
+        mean = share / area
+        made |= {"sum": total, "share": share, "min": least.astype(values.dtype), "max": most.astype(values.dtype)}
         made["square"] = xp.bincount(local, (values - mean[local]) ** 2, n)
     return made
 
@@ -123,9 +125,9 @@ def _table(rows: dict[str, Any], properties: Sequence[str], ndim: int, placed: I
         elif name in ("min_intensity", "max_intensity"):
             table[name] = grouped(rows[name[:3]], name[:3])
         else:
-            total = grouped(rows["sum"], "sum")
-            table[name] = total if name == "sum_intensity" else total / area
+            is_sum = name == "sum_intensity"
+            table[name] = grouped(rows["sum"], "sum") if is_sum else grouped(rows["share"], "sum") / area
             if name == "std_intensity":  # source: Chan, Golub and LeVeque, 1979
-                apart = rows["sum"] / rows["area"] - table[name][np.searchsorted(keys, rows["label"])]
+                apart = rows["share"] / rows["area"] - table[name][np.searchsorted(keys, rows["label"])]
                 table[name] = np.sqrt(grouped(rows["square"] + rows["area"] * apart**2, "sum") / area)
     return table

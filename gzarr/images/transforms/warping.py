@@ -11,9 +11,9 @@ from gzarr.hierarchy.options import check_keywords
 from gzarr.images.filters.results import BoxMapping, ResultKeywords, on_device, write_result
 from gzarr.images.image import Image
 from gzarr.images.transforms.sampling import Mode, Sampler, check_sampler
-from gzarr.indexing.regions import Region, size_of
+from gzarr.indexing.regions import Region
 
-#: Blocks are cut while their box has more than so many times their elements.
+#: Blocks are cut while their points lie in a box of more than so many times their elements, without what splines need.
 _MOST_OF_BOX = 8
 
 
@@ -77,6 +77,7 @@ def warp(
         compute=lambda region, _boxes, blocks: _warped(source, sampler, dtype, region, blocks[0]),
         dtype=dtype,
         chunk=field.chunks[1:],
+        halo=(sampler.margin,) * source.ndim if order > 1 else (),
         arguments={"sampler": list(sampler.keywords.values())},
     )
     return write_result(mapping, out, kwargs)
@@ -90,10 +91,11 @@ def _warped(source: Array, sampler: Sampler, dtype: np.dtype[Any], region: Regio
         steps = xp.arange(part.start, part.stop, dtype=np.float64)
         where[axis] += steps.reshape([-1 if n == axis else 1 for n in range(ndim)])
     flat = where.reshape(ndim, -1)
-    box = sampler.box(*(np.array(end.tolist()) for end in (flat.min(1), flat.max(1))))
+    low, high = (np.array(end.tolist()) for end in (flat.min(1), flat.max(1)))
+    box, spread = sampler.box(low, high), np.prod(np.minimum(high - low, source.shape) + 1)
     longest = max(range(ndim), key=lambda axis: where.shape[axis + 1])
     n = where.shape[longest + 1]
-    if n > 1 and size_of(box) > _MOST_OF_BOX * max(flat.shape[1], 1 << 15):
+    if n > 1 and spread > _MOST_OF_BOX * max(flat.shape[1], 1 << 15):
         start, lead = region[longest].start, (slice(None),) * (longest + 1)
         parts = []
         for half in (slice(0, n // 2), slice(n // 2, n)):

@@ -38,8 +38,11 @@ def test_thresholds_are_the_best_of_all(device: str) -> None:
     assert images.find_threshold(z, "mean") == pytest.approx(TWO.mean())
     np.testing.assert_array_equal(host(images.threshold(z, None, device=device)), otsu < TWO)
     np.testing.assert_array_equal(host(images.threshold(z, None, 300)), TWO > 300)
-    floats = images.find_threshold(gzarr.array(TWO.astype("f4") / 7))
-    assert abs(floats * 7 - otsu) < 2
+    floats = gzarr.array(TWO.astype("f8") / 7)
+    assert abs(images.find_threshold(floats) * 7 - otsu) < 2
+    assert images.find_threshold(floats, "mean") == pytest.approx(TWO.mean() / 7, rel=1e-12)
+    with pytest.raises(ValueError, match="intensities need some that are there"):
+        images.find_threshold(gzarr.array([1, np.inf]))
 
 
 def test_ranges_are_stretched_and_histograms_matched(device: str) -> None:

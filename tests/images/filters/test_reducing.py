@@ -134,7 +134,7 @@ def test_shapes_of_projections_are_checked() -> None:
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="inputs must be gzarr arrays, got ndarray"):
+    with pytest.raises(TypeError, match="inputs must be gzarr arrays or images, got ndarray"):
         reduce_blocks(np.sum, np.zeros(3), np.add)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has no elements, so there is nothing to combine"):
         reduce_blocks(np.sum, gzarr.zeros(0), np.add)

@@ -129,5 +129,8 @@ def test_images_of_one_block_or_none_and_numbers_that_do_not_fit() -> None:
     nothing = gzarr.zeros((0, 8), dtype="u4")
     assert images.segment(threshold, gzarr.zeros((0, 8)), nothing, 2) == 0
     assert images.measure(nothing)["bbox-3"].shape == (0,)
+    huge = gzarr.array(np.full((4, 8), 2**62, "u8"), chunks=(2, 8))
+    table = images.measure(gzarr.ones((4, 8), dtype="u1"), huge, ["mean_intensity", "std_intensity"])
+    assert (table["mean_intensity"][0], table["std_intensity"][0]) == (2.0**62, 0)
     with pytest.raises(ValueError, match="unequal lengths"):
         images.tabulate(lambda block: {"label": block[0], "n": block[0, 1:]}, out)

@@ -9,6 +9,7 @@ import pytest
 import gzarr
 from gzarr import images
 from gzarr.images import Image, create_image, open_image
+from gzarr.images.transforms import warping
 
 ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
 SHAPE = (3, 20, 50, 61)
@@ -175,6 +176,21 @@ def test_warp_is_map_coordinates(order: int, device: str) -> None:
     expected = ndi.map_coordinates(DATA[0], field + np.indices(SHAPE[1:]), **how)
     made = images.warp(volume(), None, gzarr.array(field, chunks=(3, 8, 16, 16)), device=device, **how)
     np.testing.assert_allclose(host(made).astype(float), expected, atol=int(order > 1))
+
+
+def test_what_splines_need_cuts_no_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, calls, interpolate = (80, 80, 80), [], ndi.map_coordinates
+
+    def counted(*given: Any, **options: Any) -> Any:
+        calls.append(1)
+        assert len(calls) <= 65  # blocks, and the trial
+        return interpolate(*given, **options)
+
+    monkeypatch.setattr(ndi, "map_coordinates", counted)
+    monkeypatch.setattr(warping, "_MOST_OF_BOX", 1)
+    field = gzarr.zeros((3, *shape), chunks=(3, 20, 20, 20), dtype="f4")
+    source = gzarr.zeros(shape, chunks=(20, 20, 20), dtype="u1")
+    assert not images.warp(source, None, field, order=3, max_nbytes=10**7).stats().max
 
 
 @pytest.mark.parametrize("shift", [1.0, -0.5])
