@@ -34,14 +34,10 @@ def _histogram(image: Array | Image) -> tuple[NDArray[np.float64], NDArray[np.fl
     if low == high:
         return np.ones(1), np.full(1, low)
     if array.dtype.kind in "biu" and high - low < 1 << 16:
-        n, low, high = int(high - low) + 1, low - 0.5, high + 0.5
-    else:
-        n = _BINS
-    found: Any = array.stats(n, (low, high)).histogram
-    values = (found[1][:-1] + found[1][1:]) / 2
-    if n == _BINS:
-        values[[0, -1]] = low, high
-    return found[0].astype(float), values
+        found: Any = array.stats(int(high - low) + 1, (low - 0.5, high + 0.5)).histogram
+        return found[0].astype(float), (found[1][:-1] + found[1][1:]) / 2
+    found = array.astype(np.float64).stats(_BINS, (low, high)).histogram  # edges in floats of 4 bytes may coincide
+    return found[0].astype(float), np.array([low, *(found[1][1:-2] + found[1][2:-1]) / 2, high])
 
 
 def _but_missing(func: Callable[[Any], Any], image: Array | Image) -> Callable[[Any], Any]:

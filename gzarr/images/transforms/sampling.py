@@ -73,8 +73,9 @@ class Sampler:
         """The elements that points between two corners need."""
         parts = []
         for axis, n in enumerate(self.shape):
-            start = min(max(int(np.floor(low[axis])) - self.halo(axis), 0), n - 1)
-            stop = max(min(int(np.ceil(high[axis])) + self.halo(axis) + 1, n), 1)
+            last = n - 1 if self.mode == "nearest" else np.inf  # where points beyond are, for which splines need more
+            start = min(max(int(np.floor(min(low[axis], last))) - self.halo(axis), 0), n - 1)
+            stop = min(int(np.ceil(max(high[axis], n - 1 - last))) + self.halo(axis) + 1, n)
             parts.append(slice(start, max(stop, start + 1)))
         return tuple(parts)
 

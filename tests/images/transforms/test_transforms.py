@@ -110,7 +110,7 @@ def test_affine_is_that_of_scipy(order: int, mode: Any, dtype: str, device: str)
     assert made.dtype == expected.dtype
 
 
-@pytest.mark.parametrize("matrix", [[1, 0.5], [1, 1], [0.75, 2], [1.02, 0.98], [[1, 1], [1, 1]], [[0, 0], [0, 2]]])
+@pytest.mark.parametrize("matrix", [[1, 0.5], [1, 1], [0.75, 6], [1.02, 0.98], [[1, 1], [1, 1]], [[0, 0], [0, 2]]])
 @pytest.mark.parametrize("mode", ["constant", "nearest"])
 @pytest.mark.parametrize("order", [0, 1, 2, 4, 5])
 def test_results_reach_beyond_the_input(matrix: Any, mode: Any, order: int) -> None:
