@@ -17,7 +17,7 @@ from typing import Any
 
 from gzarr.concurrency import is_held_here, new_lock
 from gzarr.errors import ReplacedError
-from gzarr.storage.base import Store, token_of, tokens_of
+from gzarr.storage.base import Store, tokens_of
 from gzarr.storage.capabilities import Buffer, Change, Conditional, Request, Versions, host_view
 from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import DOCUMENTS, cut, pickled
@@ -121,9 +121,11 @@ class LRUStoreCache(WrapperStore):
         """Answers of the store, and the tokens of what they are from: a server compares the tokens itself."""
         keys, versions = {request.key for request in requests}, self._store.versions
         if versions is not None and versions.pins and not any(key.rpartition("/")[2] in DOCUMENTS for key in keys):
-            pinned = PinnedStore(self._store, {key: tokens[key] for key in keys if tokens[key] is not None})
+            told = {key: tokens[key] for key in keys if tokens[key] is not None}
             with suppress(ReplacedError):
-                return pinned.get_many(requests), {key: token_of(pinned, key) for key in keys}
+                found = PinnedStore(self._store, told).get_many(requests)
+                there = {request.key for request, value in zip(requests, found, strict=True) if value is not None}
+                return found, {**tokens, **self._tokens(there - set(told))}  # these have no token, or are new
         return self._store.get_many(requests), self._tokens(keys)
 
     def _tokens(self, keys: Iterable[str]) -> dict[str, object | None]:

@@ -331,6 +331,11 @@ def test_servers_are_asked_for_a_token_once_and_compare_it_themselves(tmp_path, 
     replacing.append(b"new")
     assert list(map(bytes_of, cached(store, tmp_path / "b").get_many(requests))) == [b"new", b"ew", b"two", None]
     assert bytes_of(cache.get_many(requests)[0]) == b"new"
+    store._ranges, again = False, cached(store, tmp_path / "c")
+    replacing.append(b"new")
+    for expected in (b"new", None):  # made after a look for it, and gone by the next one
+        store.delete_many(["a"])
+        assert bytes_of(again.get_one(Request("a", 0, 9))) == expected
 
 
 def bytes_of(found) -> bytes | None:
