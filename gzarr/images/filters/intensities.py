@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gzarr.api.namespaces import array_namespace, scipy_namespace
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.missing import missing_of
+from gzarr.hierarchy.missing import missing_by_convention
 from gzarr.images.filters.overlap import BlockKeywords, map_blocks, map_overlap
 from gzarr.images.filters.where import Where
 from gzarr.images.image import Image
@@ -43,7 +43,7 @@ def _histogram(image: Array | Image) -> tuple[NDArray[np.float64], NDArray[np.fl
 def _but_missing(func: Callable[[Any], Any], image: Array | Image) -> Callable[[Any], Any]:
     """A function of blocks that leaves alone what the image records as missing."""
     array = image.levels[0] if isinstance(image, Image) else image
-    missing = missing_of(None, array)
+    missing = missing_by_convention(None, array)
     if missing is None:
         return func
 

@@ -89,7 +89,7 @@ def map_overlap(
         like the first input, with its chunks, shards and compressors; None makes it in memory. A list of these for a
         function that returns a tuple. What is made keeps attributes that say where elements lie, such as
         ``grid_mapping``, ``coordinates``, ``crs``, ``proj:code`` and ``spatial:transform``, and of the same data type
-        what stands for missing data. Other attributes are not kept, and none if the shape or the axes change.
+        what stands for missing data. Other attributes are not kept, nor places if the shape or the axes change.
     depth : int, sequence or mapping
         Elements that a block reaches into its neighbours: for all axes, for each in turn, or by name or number of the
         axis, otherwise 0. A pair gives those before and after. They may be more than the axis has.
