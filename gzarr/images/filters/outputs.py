@@ -159,10 +159,11 @@ class OutputKind(NamedTuple):
     def recording(self, skip: Any) -> dict[str, Any]:
         """The same, with attributes: what stands for missing data, as `nodata_keywords` has it, and where it lies."""
         keywords, given = self.keywords(), self.like
-        said: dict[str, Any] = given.attrs.asdict() if self.keeps_place else {}
-        placed = {name: value for name, value in said.items() if name in _PLACES or name.startswith(_PLACED_BY)}
-        is_known = self.multiscale is not None or self.dtype == given.dtype
-        recorded = nodata_keywords(skip, given, self.dtype, given.zarr_format) if is_known else {}
+        said, is_same = given.attrs.asdict(), self.dtype == given.dtype
+        kept = {name for name in said if self.keeps_place and (name in _PLACES or name.startswith(_PLACED_BY))}
+        kept |= {"_FillValue", "missing_value"} & said.keys() if is_same else set()
+        recorded = nodata_keywords(skip, given, self.dtype, given.zarr_format) if is_same or self.multiscale else {}
+        placed = {name: said[name] for name in said if name in kept}
         attributes = {**placed, **keywords.get("attributes", {}), **recorded.get("attributes", {})}
         return {**keywords, **recorded, "attributes": attributes}
 
