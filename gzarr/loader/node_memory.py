@@ -161,10 +161,11 @@ _live: "weakref.WeakSet[NodeMemory]" = weakref.WeakSet()
 
 @after_fork
 def _leave_to_parent() -> None:
-    for memory in list(_live):
-        if memory.close.alive and memory.pid == os.getppid():
+    for memory in list(_live):  # all are the parent's, which may have ended by now
+        if memory.close.alive:
             os.close(memory.descriptor)
             os.close(memory.lock)
+    _live.clear()
 
 
 class NodeMemory:

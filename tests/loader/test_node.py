@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr import concurrency
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.loader import node, node_memory
 from gzarr.loader.shared_feeds import SharedFeed
@@ -333,6 +334,7 @@ def lock_and_die(folder):
     """Leave a child behind, forked while the lock is held."""
     node_memory.FOLDER = folder
     memory = node_memory.NodeMemory(node_memory.LocalRanks((0, 1), 1, strict=False, asked=True), "test", {}, 2)
+    concurrency._hooks.insert(0, lambda: time.sleep(0.5))  # this process is gone when its child begins
     with memory.locked():
         if (child := os.fork()) == 0:
             time.sleep(60)
