@@ -8,7 +8,7 @@ from gzarr.display.info import Tree
 from gzarr.errors import GroupNotFoundError
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.create import create_nodes, new_group_meta, require_group_meta
+from gzarr.hierarchy.create import check_free, create_nodes, new_group_meta, require_group_meta
 from gzarr.hierarchy.group import Group, opened_node
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.hierarchy.reaching import reach_group, reach_node
@@ -78,6 +78,8 @@ def open_group(
     given: dict[str, Any] = {**kwargs, "zarr_format": zarr_format}
     opened, where, mode, opened_with, wanted = reach_group(open_group, store, path, mode, device, given)
     if mode in ("w", "w-", "x"):
+        if mode != "w":
+            check_free(opened, where, "mode='w'")
         made = new_group_meta(opened, where, attributes or {}, wanted, overwrite=mode == "w")
         return Group(opened, where, made, opened_with)
     opened, meta = read_with_consolidated(opened, where, wanted, mode, use_consolidated)

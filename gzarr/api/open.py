@@ -83,8 +83,8 @@ def open_array(
     given.pop("overwrite", None)  # the mode decides
     given = {"zarr_format": wanted, "write_empty_chunks": write_empty_chunks, **given}
     if mode in ("w", "w-", "x"):
-        if mode != "w" and given.get("shape") is None and given.get("data") is None:
-            check_free(opened, where)
+        if mode != "w":
+            check_free(opened, where, "mode='w'")
         return new_nodes.make(opened, where, opened_with, overwrite=mode == "w", **given)
     found: Array | NodeMeta | None
     if mode == "a" and (given.get("shape") is not None or given.get("data") is not None):

@@ -169,7 +169,8 @@ def migrate(
 
 # -- conversions -------------------------------------------------------------------------------------------------------
 
-_WRITERS = {
+#: What writes files of other formats, by the ends of their names.
+WRITERS = {
     **dict.fromkeys((".h5", ".hdf5", ".he5"), "to_hdf5"),
     **dict.fromkeys((".nc", ".nc4"), "to_netcdf"),
     **dict.fromkeys((".tif", ".tiff"), "to_tiff"),
@@ -212,7 +213,7 @@ def convert(
     of_tiff: dict[str, Any] = {
         name: value for name, value in {"ome": ome or None, "series": series}.items() if value is not None
     }
-    if suffix in _WRITERS:
+    if suffix in WRITERS:
         _write_file(source, dest, options, given=bool(format or of_tiff or links))
         return
     if Path(source).is_dir():
@@ -233,6 +234,6 @@ def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) ->
         raise CopyError(f"a conversion to {suffix} takes no options but --if-exists")
     if options.if_exists == "skip":
         raise CopyError(f"a conversion to {suffix} takes --if-exists raise or replace")
-    write = getattr(gzarr.convert, _WRITERS[suffix])
+    write = getattr(gzarr.convert, WRITERS[suffix])
     write(source, dest, overwrite=options.if_exists == "replace")
     print(f"wrote {escaped(dest)}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 import gzarr
-from gzarr.cli.copy import CopyOptions
+from gzarr.cli.copy import WRITERS, CopyOptions
 from gzarr.cli.options import (
     AsJson,
     BlockMemory,
@@ -160,6 +160,9 @@ def convert(
     $ gzarr ome convert slide.tif slide.zarr
     $ gzarr ome convert a.zarr b.zarr --axes zyx --unit um
     """
+    if Path(dest).suffix.lower() in WRITERS:
+        where = f"{dest!r} would be OME-Zarr, whatever its name ends in"
+        raise CopyError(f"{where}; a file is written by: gzarr convert {source} {dest}")
     keywords = options.keywords()
     version: Any = ome_version or ("0.4" if keywords.get("zarr_format") == 2 else None)
     if Path(source).is_file() and gzarr.convert.recognize(source) == "tiff":

@@ -188,8 +188,11 @@ def _missing_groups(store: Store, paths: Iterable[str]) -> list[str]:
     return [path for path, node in found.items() if node is None]
 
 
-def check_free(store: Store, path: str) -> None:
-    """Raise ContainsArrayError, ContainsGroupError or ContainsNodeError if a node or its copy is stored at a path."""
+def check_free(store: Store, path: str, remedy: str = OVERWRITE) -> None:
+    """Raise ContainsArrayError, ContainsGroupError or ContainsNodeError if a node or its copy is stored at a path.
+
+    remedy: what replaces it.
+    """
     node = read_node(store, path)
     if node is not None:
         is_array = isinstance(node, ArrayMeta)
@@ -197,10 +200,10 @@ def check_free(store: Store, path: str) -> None:
         where = join_path(str(store), path)
         run = unfinished_run(store, path)
         begun = "; " if run is None else f", with an unfinished {run}: call it again with {RESUME} to go on, or "
-        raise error(f"{kind} is already stored at {where!r}{begun}pass {OVERWRITE} or mode='w' to replace it")
+        raise error(f"{kind} is already stored at {where!r}{begun}pass {remedy} to replace it")
     unfinished = unfinished_copy(store, path, above=False)
     if unfinished is not None:
-        raise ContainsNodeError(f"{unfinished}, or pass {OVERWRITE} or mode='w' to replace it")
+        raise ContainsNodeError(f"{unfinished}, or pass {remedy} to replace it")
 
 
 def check_vacant(store: Store, path: str, error: type[NodeNotFoundError], *, nodes_below: bool = False) -> None:

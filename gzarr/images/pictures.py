@@ -32,6 +32,8 @@ _PERCENTILES = (0.1, 99.8)
 _VOXELS_A_PIXEL = 2
 #: Pixels between the planes of an `ortho`.
 _GAP = 2
+#: Of pixels whose voxels are missing in all channels that are shown: grey.
+_MISSING = 128
 
 
 def thumbnail(
@@ -62,7 +64,7 @@ def thumbnail(
     position : mapping, optional
         Coordinates by axis, in the image's units, of the plane. By default the middle of space and the first time.
     skip : number, array of bool or False, optional
-        Voxels that are missing: see `gzarr.images.build_pyramid`. They are black, as are those that are not finite, and
+        Voxels that are missing: see `gzarr.images.build_pyramid`. They are grey, as are those that are not finite, and
         no part of the pixels' means and the percentiles.
     units : str or mapping, optional
         Unit of the position, of all axes of its kind or by axis; by default the image's.
@@ -346,6 +348,8 @@ def _colored(scene: _DrawnPlanes, planes: Sequence[NDArray[Any]], contrast: Cont
         for canvas, plane in zip(drawn, values, strict=True):
             share = np.clip((plane - low) / (high - low), 0, 1) if high > low else (plane > low).astype(np.float32)
             np.add(canvas, np.nan_to_num(share)[..., None] * color, out=canvas)
+    for canvas, plane in zip(drawn, planes, strict=True):
+        canvas[np.isnan(plane).all(0)] = _MISSING
     return [np.clip(canvas + 0.5, 0, 255).astype(np.uint8) for canvas in drawn]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Unpack, overload
 
-from gzarr.api.groups import open_group
+from gzarr.api.groups import create_group, open_group
 from gzarr.errors import MetadataError
 from gzarr.errors.escaping import escaped
 from gzarr.hierarchy.group import Group
@@ -303,7 +303,7 @@ def create_plate(
         acquisitions=new_acquisitions(acquisitions),
         name=name,
     )
-    group = open_group(store, "w" if overwrite else "w-", path=path, zarr_format=zarr_format, device=device, **kwargs)
+    group = create_group(store, overwrite=overwrite, path=path, zarr_format=zarr_format, device=device, **kwargs)
     named = {"name": name or place_name(group).removesuffix(".zarr").removesuffix(".ome") or "plate"}
     described = {**named, **document.to_json(version)}
     change_ome(group, lambda found: {**found, "plate": described}, version)

@@ -71,6 +71,10 @@ def test_convert_makes_images_of_arrays_and_tiff_files(tmp_path: Path, capsys: p
         assert len(open_image(dest)) == 3
     assert main(["convert", "--ome", str(tmp_path / "b.zarr" / "zarr.json"), str(tmp_path / "d.zarr")]) == 1
     assert "unknown" in capsys.readouterr().err
+    words = [str(tmp_path / "b.zarr"), str(tmp_path / "b.ome.tif")]
+    assert main(["ome", "convert", *words]) == 1
+    assert f"gzarr convert {' '.join(words)}" in capsys.readouterr().err
+    assert not (tmp_path / "b.ome.tif").exists()
 
 
 @pytest.mark.parametrize("zarr_format", ["2", "3"])

@@ -74,7 +74,7 @@ def test_nothing_is_deleted_for_an_image_that_cannot_be(tmp_path: Path, keywords
 
 def test_what_is_there_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
     create_image(tmp_path / "a.zarr", shape=(8, 8), dtype="u1")
-    with pytest.raises(ContainsGroupError):
+    with pytest.raises(ContainsGroupError, match="; pass overwrite=True to replace it"):
         create_image(tmp_path / "a.zarr", shape=(4, 4), dtype="u1")
     create_image(tmp_path / "a.zarr", shape=(4, 4), dtype="u1", overwrite=True)
     assert open_image(tmp_path / "a.zarr").shape == (4, 4)

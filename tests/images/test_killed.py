@@ -286,7 +286,7 @@ def test_another_function_is_refused(places: Any, tmp_path: Path, message: str, 
 def test_what_is_unfinished_says_how_to_go_on(places: Any, tmp_path: Path) -> None:
     run = functools.partial(map_blocks, np.negative, places("a.zarr"), tmp_path / "out.zarr", block=10)
     stopped(run)
-    message = "with an unfinished map_overlap: call it again with resume=True to go on, or pass overwrite=True"
+    message = "with an unfinished map_overlap: call it again with resume=True to go on, or pass overwrite=True to"
     with pytest.raises(gzarr.errors.ContainsArrayError, match=message):
         run()
     with pytest.raises(gzarr.errors.ContainsGroupError, match=message.replace("map_overlap", "create_image")):

@@ -83,7 +83,7 @@ def test_labels_are_replaced_only_if_told() -> None:
     image = picture(levels=0)
     image.write_label("cells", MASK)
     image.write_label("others", MASK)
-    with pytest.raises(ContainsGroupError, match=r"already stored at .*cells"):
+    with pytest.raises(ContainsGroupError, match=r"already stored at .*cells.; pass overwrite=True to"):
         image.write_label("cells", MASK)
     image.write_label("cells", MASK[:1], overwrite=True)
     assert list(image.labels) == ["others", "cells"]

@@ -101,7 +101,9 @@ def test_contrast_comes_from_percentiles_where_nothing_is_known() -> None:
 
 def test_values_that_are_all_equal_complex_or_bool_are_drawn() -> None:
     assert not pixels(thumbnail(image_of(np.full((4, 4), 7, "u2")))).any()
-    assert not pixels(thumbnail(image_of(np.full((4, 4), np.nan, "f4")))).any()
+    assert set(pixels(thumbnail(image_of(np.full((4, 4), np.nan, "f4")))).flat) == {128}
+    heights = image_of(np.array([[-9999, 1, 2], [-9999, 3, 4]], "f4"), skip=-9999)
+    assert (pixels(thumbnail(heights)) == 128).all((0, 2)).tolist() == [True, False, False]
     assert pixels(thumbnail(image_of(np.eye(4, dtype="?"))))[0, 0, 0] == 255
 
 

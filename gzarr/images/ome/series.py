@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from gzarr.api.groups import open_group
+from gzarr.api.groups import create_group
 from gzarr.errors import MetadataError, NodeNotFoundError
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords
@@ -53,7 +53,7 @@ def create_collection(store: Any, names: Sequence[str], given: Mapping[str, Any]
     version = left.get("version", "0.5")
     zarr_format = zarr_format_of(version)
     path, overwrite = left.pop("path", None), left.pop("overwrite", False)
-    root = open_group(store, "w" if overwrite else "w-", path=path, zarr_format=zarr_format, **reach)
+    root = create_group(store, overwrite=overwrite, path=path, zarr_format=zarr_format, **reach)
     fields = collection_attributes(names, zarr_format, version)
     root.attrs.put(fields[""])
     root.create_group("OME").attrs.put(fields["OME"])

@@ -5,9 +5,10 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
 from gzarr.display.progress import ProgressLike
-from gzarr.errors import OVERWRITE, ContainsNodeError
+from gzarr.errors import OVERWRITE, ContainsNodeError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_nodes import like
@@ -161,9 +162,10 @@ def _built(image: Any, out: Any, recipe: Recipe, device: str | Backend | None, m
         given = image if isinstance(image, (Array, Image)) else open_image(image, "r")
         given, recipe = _limited(given, recipe, device, max_device_nbytes)
         return _copied(given, out, recipe)
-    if isinstance(image, Array):
-        raise TypeError(f"{image.store_path} is an array, which has no levels: pass out= to make an image of it")
+    _check_levels(image)
     found = image if isinstance(image, Image) else open_image(image, "r+" if not isinstance(image, Group) else None)
+    if found.group.read_only and not isinstance(image, (Image, Group)):
+        _check_levels(open_node(image, "r"))
     source: Image
     source, recipe = _limited(found, recipe, device, max_device_nbytes)
     alone = replace(source.metadata, datasets=source.metadata.datasets[:1])
@@ -174,6 +176,12 @@ def _built(image: Any, out: Any, recipe: Recipe, device: str | Backend | None, m
     if not build.is_complete:
         return Image(source.group, alone, build.levels[:1])
     return show_values(Image(source.group, build.multiscale or alone, build.levels), missing=build.cascade.missing[0])
+
+
+def _check_levels(node: Any) -> None:
+    if isinstance(node, Array):
+        where = f"{node.store_path} is an array, no image, and has no levels"
+        raise MetadataError(f"{where}: `gzarr ome convert` makes an image of it, and so does out=")
 
 
 def _limited(

@@ -5,7 +5,7 @@ from contextlib import suppress
 from time import sleep
 from typing import Any, TypeVar
 
-from gzarr.api.groups import open_group
+from gzarr.api.groups import create_group, open_group
 from gzarr.errors import OVERWRITE, RESUME, ContainsNodeError, GroupNotFoundError, GzarrError, MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
@@ -44,7 +44,7 @@ def new_group(store: Any, opening: Mapping[str, Any], *, resume: bool, overwrite
             group = open_group(store, "r+", **opening)
             if is_begun(group, first):
                 return group
-    return open_group(store, "w" if overwrite else "w-", **opening)
+    return create_group(store, overwrite=overwrite, **opening)
 
 
 def with_others(part: JobPart | None, make: Callable[[], T]) -> T:

@@ -159,8 +159,9 @@ def test_a_new_image_is_made_of_an_array(tmp_path: Path) -> None:
     made = build_pyramid(array, out=tmp_path / "image.zarr")
     check(made, data)
     assert (made.axes, len(made), made[0].attrs.asdict()) == (("t", "y", "x"), 2, {})
-    with pytest.raises(TypeError, match="is an array, which has no levels: pass out= to make an image of it"):
-        build_pyramid(array)
+    for given in (array, tmp_path / "array.zarr"):
+        with pytest.raises(MetadataError, match="is an array, no image, and has no levels: `gzarr ome convert` makes"):
+            build_pyramid(given)
 
 
 @pytest.mark.parametrize("method", ["mean", "gaussian"])
