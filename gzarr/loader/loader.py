@@ -281,8 +281,9 @@ class Loader:
         Returns
         -------
         numpy.ndarray
-            Numbers of the samples, int64, from 0 in this loader: a part of a split has numbers of its own. Without a
-            split, the number of a row is its place; otherwise `batch_starts` says where a sample lies.
+            Numbers of the samples, int64. The number of a row is its place in the arrays, or among the rows of all
+            arrays of a list, also in a part of a split. Windows and crops are counted from 0 in this loader, so a part
+            of a split has numbers of its own: `batch_starts` says where they lie.
 
         Raises
         ------
@@ -296,12 +297,7 @@ class Loader:
         >>> loader.batch_ids(1)
         array([4, 5, 6, 7])
         """
-        step, begun = integer("step", step), self._coming()
-        size, n = self._setup.batch_size, begun.share.n
-        n_batches = -(-n // size)
-        if not 0 <= step < n_batches:
-            raise IndexError(f"there is no batch {step}: this iteration has {n_batches}, from 0")
-        return begun.order(begun.share.positions(step * size, min((step + 1) * size, n)))
+        return self._setup.samples.numbers(self._numbers(step))
 
     def batch_starts(self, step: int) -> Indices:
         """Compute where in the arrays the samples of a batch begin, without reading anything.
@@ -331,7 +327,16 @@ class Loader:
         array([[2, 0],
                [2, 3]])
         """
-        return self._setup.starts(self.batch_ids(step), self._coming().epoch)
+        return self._setup.starts(self._numbers(step), self._coming().epoch)
+
+    def _numbers(self, step: int) -> Indices:
+        """The numbers that the samples of a batch have in this loader."""
+        step, begun = integer("step", step), self._coming()
+        size, n = self._setup.batch_size, begun.share.n
+        n_batches = -(-n // size)
+        if not 0 <= step < n_batches:
+            raise IndexError(f"there is no batch {step}: this iteration has {n_batches}, from 0")
+        return begun.order(begun.share.positions(step * size, min((step + 1) * size, n)))
 
     def _coming(self) -> Begun:
         """The iteration under way, or the next one."""
@@ -636,15 +641,9 @@ class LoaderOnDevices(Loader):
         for loader in self._loaders:
             loader.close()
 
-    def batch_ids(self, step: int) -> Indices:
-        """Compute which samples a batch has; see `Loader.batch_ids`."""
+    def _numbers(self, step: int) -> Indices:
         turn, device = divmod(step + self._skipped, len(self._loaders))
-        return self._loaders[device].batch_ids(turn)
-
-    def batch_starts(self, step: int) -> Indices:
-        """Compute where the samples of a batch begin; see `Loader.batch_starts`."""
-        turn, device = divmod(step + self._skipped, len(self._loaders))
-        return self._loaders[device].batch_starts(turn)
+        return self._loaders[device]._numbers(turn)  # noqa: SLF001 - a part
 
     @property
     def epoch(self) -> int:

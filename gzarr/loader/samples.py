@@ -89,6 +89,10 @@ class Samples:
         """The samples of one epoch: random boxes are others in each."""
         return replace(self, key=(seed, epoch)) if self.draws else self
 
+    def numbers(self, ids: Ints) -> Ints:
+        """What users call samples: rows by their places, which are their numbers also in the whole of a split."""
+        return self.starts[0](ids) if self.kind == "rows" else ids
+
     def boxes(self, ids: Ints, ndim: int) -> Ints:
         """First elements of the boxes of samples in an array of ``ndim`` axes: an array of shape (m, ndim)."""
         found = np.zeros((len(ids), ndim), np.int64)

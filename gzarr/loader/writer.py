@@ -161,7 +161,8 @@ class Writer:
         Parameters
         ----------
         ids : array of int
-            Their numbers, as `Loader.batch_ids` gives them.
+            Their numbers, as `Loader.batch_ids` gives those of rows. Windows and crops of a part of a split have
+            numbers of their own: use `Loader.batch_starts` for these.
         values : array or dict of arrays
             Their values, of any library, on the host or on a device.
 

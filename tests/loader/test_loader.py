@@ -336,6 +336,7 @@ def test_batch_starts_say_where_samples_lie_also_in_a_part(keywords):
     for loader in gzarr.Loader(z, 16, shuffle="exact", **keywords).split(0.5, 0.5):
         for step, batch in enumerate(loader):
             starts = loader.batch_starts(step)
+            assert keywords or np.array_equal(loader.batch_ids(step), starts[:, 0])  # rows of the whole, for a Writer
             assert starts.shape == (len(batch), 2 if "crops" in keywords else 1)
             for sample, start in zip(batch, starts, strict=True):
                 box = tuple(slice(i, i + n) for i, n in zip(start, sample.shape, strict=False))
