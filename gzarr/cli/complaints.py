@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from gzarr.cli.options import colored
-from gzarr.errors import OVERWRITE, REPLACE, RESUME, SKIP
+from gzarr.errors import OVERWRITE, REPLACE, RESUME, SKIP, ChunkError
 from gzarr.errors.escaping import escaped
 
 #: What to type for the keywords that messages recommend.
@@ -16,6 +16,10 @@ _OPTIONS = {
     REPLACE: "--if-exists replace",
     SKIP: "--if-exists skip",
     OVERWRITE: "--if-exists replace",
+    "part=(k, n)": "--part K/N",
+    "without skip=": "without --skip",
+    "skip=": "--skip ",
+    "a mask, or False for nothing": "or none for nothing",
 }
 
 
@@ -23,16 +27,21 @@ def complain(message: str) -> None:
     """Print the message of an error as one line."""
     from gzarr.storage.rules import without_secrets  # with NumPy, which the help does without
 
+    message = escaped(without_secrets(_one_line(as_typed(message))))
+    print(f"{colored('gzarr:', 'red', bold=True, stream=sys.stderr)} {message}", file=sys.stderr)
+
+
+def as_typed(message: str) -> str:
+    """A message with the keywords that it recommends as one types them in a shell."""
     for keyword, option in _OPTIONS.items():
         message = message.replace(keyword, option)
-    print(
-        f"{colored('gzarr:', 'red', bold=True, stream=sys.stderr)} {escaped(without_secrets(_one_line(message)))}",
-        file=sys.stderr,
-    )
+    return message
 
 
 def said(error: Exception) -> str:
-    """What an error says; of the system's, without its number."""
+    """What an error says; of the system's, without its number, and of damage with what finds all of it."""
+    if isinstance(error, ChunkError):
+        return f"{error}; `gzarr verify` finds all that is damaged; of Zarr, --repair chunks drops it"
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

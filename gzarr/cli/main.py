@@ -14,7 +14,7 @@ import gzarr
 
 # Commands register themselves.
 from gzarr.cli import advise, copy, gpu, ome, quicklook, serve, stats, tree, verify  # noqa: F401
-from gzarr.cli.complaints import complain, guess, said
+from gzarr.cli.complaints import as_typed, complain, guess, said
 from gzarr.cli.options import COMMANDS, Command
 from gzarr.errors import GzarrError
 from gzarr.errors.escaping import escaped
@@ -155,6 +155,6 @@ def _reporting(function: Callable[..., Any], failed: int) -> Callable[..., Any]:
             complain(f"{said(error)}{hint}")
             return failed
         except ValueError as error:  # of an argument
-            raise typer.BadParameter(str(error)) from error
+            raise typer.BadParameter(as_typed(str(error))) from error
 
     return command

@@ -113,7 +113,7 @@ Skip: TypeAlias = Annotated[
     typer.Option(
         parser=skipped,
         metavar="N",
-        help="Elements that are missing and left out: a number, nan, or none. By default, those that the data name.",
+        help="What is missing, as it is stored: a number, nan, or none. By default, what the data name.",
     ),
 ]
 

@@ -125,7 +125,9 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
     from gzarr.hierarchy.missing import missing_by_convention
 
     if array.dtype.kind not in "biufc" or not array.ndim or not array.size:
-        raise MetadataError(f"{array.store_path}: {array.shape} elements of {array.dtype} make no picture")
+        raise MetadataError(
+            f"{array.store_path}: {array.shape} elements of {array.metadata.data_type.name} make no picture"
+        )
     in_color = array.dtype == "u1" and array.ndim > 2 and array.shape[-1] in _COLORS
     first = max(array.ndim - 2 - in_color, 0)
     cut = _cut(array, at, first)

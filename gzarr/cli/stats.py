@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -84,8 +85,19 @@ class StatsOptions:
     def stats(self, array: Any, *of: Any) -> Any:
         """The statistics of an array."""
         skip, run_by = self.skip, engine(self.on, self.workers, self.part, self.notes)
+        if skip is not None and skip is not False:
+            _tell_counted(array, skip)
         how: Any = {"skip": False if self.raw and skip is None else skip, "progress": in_terminal(), **run_by}
         return array.stats(*of, max_nbytes=self.memory << 20, **how)
+
+
+def _tell_counted(array: Any, skip: Any) -> None:
+    """Say which elements that an array records as missing are counted, as others are left out."""
+    from gzarr.metadata.conventions import missing_data_of
+
+    counted = [str(value) for value in missing_data_of(array.metadata).values if value != skip]
+    if counted:
+        print(f"counted, as --skip says what is missing: {', '.join(counted)}, which the data name", file=sys.stderr)
 
 
 @command("Look at data")

@@ -52,7 +52,7 @@ def described(array: "gzarr.Array", *, stored: bool) -> str:
     """An array in a few words: ``(10, 20) int32, chunks (5, 10), 800 B``."""
     from gzarr.display.info import size_text
 
-    facts = [f"{array.shape} {array.dtype}", f"chunks {array.chunks}"]
+    facts = [f"{array.shape} {array.metadata.data_type.name}", f"chunks {array.chunks}"]
     if array.shards:
         facts.append(f"shards {array.shards}")
     facts.append(size_text(array.nbytes))
@@ -103,7 +103,7 @@ def ls(
 def _as_json(name: str, node: "gzarr.Array | gzarr.Group") -> dict[str, object]:
     if isinstance(node, gzarr.Group):
         return {"name": name, "type": "group"}
-    sizes = {"shape": node.shape, "dtype": str(node.dtype), "chunks": node.chunks, "shards": node.shards}
+    sizes = {"shape": node.shape, "dtype": node.metadata.data_type.name, "chunks": node.chunks, "shards": node.shards}
     return {"name": name, "type": "array", **sizes, "nbytes": node.nbytes}
 
 
@@ -161,7 +161,7 @@ def _all_of(node: "gzarr.Array | gzarr.Group") -> dict[str, Any]:
     else:
         said |= {
             "shape": node.shape,
-            "dtype": str(node.dtype),
+            "dtype": node.metadata.data_type.name,
             "chunks": node.chunks,
             "shards": node.shards,
             "dimension_names": node.dimension_names,

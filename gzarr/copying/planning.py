@@ -97,7 +97,8 @@ def run_of(tree: SourceTree, jobs: Sequence[Job], resume: Resume) -> Run:
         told = describe_metadata(job.meta, attributes=True)
         if source is not None:  # attributes are copied too
             told["metadata of the source"] = describe_metadata(source.metadata, attributes=True)["metadata"]
-        arguments |= {f"{key} of the new array {job.path!r}": value for key, value in told.items()}
+        told["chunk shape"] = told.pop("chunks")
+        arguments |= {f"{key} of the new array {job.path!r}".removesuffix(" ''"): value for key, value in told.items()}
     return identify("copy", resume, inputs=inputs, arguments=arguments)
 
 

@@ -104,10 +104,12 @@ class TransferReport:
 
     def __str__(self) -> str:
         begin = "dry run: would copy" if self.dry_run else "copied"
+        if self.run is not None and not self.is_complete:
+            begin = f"this part copied {number(self.run.n_blocks, 'block')} of"
         arrays, groups, skipped = number(len(self.arrays), "array"), number(self.ngroups, "group"), ""
         if self.nskipped:
             skipped = f", {number(self.nskipped, 'array')} existed already"
         summary = f"{begin} {arrays} ({self.nbytes:,} bytes) and {groups}"
         ran = [] if self.run is None or self.run.engine == "threads" else [*map(escaped, str(self.run).split("\n"))]
-        ran += [] if self.is_complete else ["other parts are under way: the last one completes the copy"]
+        ran += [] if self.is_complete else ["the copy is not complete: that is done by the last part to end"]
         return "\n".join([*map(str, self.arrays), summary + skipped, *ran])

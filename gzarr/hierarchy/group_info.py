@@ -75,7 +75,7 @@ def group_tree(group: Node[GroupMeta], level: int | None, max_nodes: int | None)
                 truncated = True
                 return
             if isinstance(meta, ArrayMeta):
-                yield Tree(f"{escaped(name)} {meta.shape} {meta.data_type.dtype}")
+                yield Tree(f"{escaped(name)} {meta.shape} {meta.data_type.name}")
             else:
                 yield Tree(escaped(name), [*below(join_path(path, name), deeper), *trees_left_out(meta)])
 

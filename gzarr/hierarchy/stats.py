@@ -74,7 +74,8 @@ def stats_of(
             limits = tuple(int(np.array(end).astype(time).astype("i8")) for end in limits)
     if dtype.kind not in "biuf":
         raise MetadataError(
-            f"{array.store_path}: statistics need real numbers, or times without skip=, but the elements are {dtype}"
+            f"{array.store_path}: statistics need real numbers, or times without skip=, but the elements "
+            f"are {array.metadata.data_type.name}"
         )
     missing = missing_by_convention(skip, array)
     if missing is not None and missing.value != missing.value and missing.mask is None and missing.others is None:

@@ -1,5 +1,6 @@
 """Creates images: the group, level 0, and the metadata, which are written last."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack
@@ -18,7 +19,7 @@ from gzarr.identity.runs import Resume, identify
 from gzarr.images.image import Image
 from gzarr.images.named_data import Placed, place
 from gzarr.images.new_levels import EncodingKeywords, level_keywords, new_dtype, nodata_keywords, numbers
-from gzarr.images.ome.axes import new_axes
+from gzarr.images.ome.axes import names_of, new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
 from gzarr.images.ome.documents import Dataset, Multiscale, Version, write_multiscale, zarr_format_of
 from gzarr.images.pyramid.downsample import Method
@@ -29,6 +30,9 @@ from gzarr.images.shown import show_values
 from gzarr.images.stored_levels import count_channels
 from gzarr.indexing.chunking import parse_shape
 from gzarr.tensors import from_tensor
+
+#: Elements along the other axes of a picture whose last axis are colours, at least.
+_BESIDE_COLORS = 48
 
 
 class ImageKeywords(EncodingKeywords, RareArrayKeywords, StoreKeywords, total=False):
@@ -172,6 +176,8 @@ def create_image(
     data, axes, scale, translation, units, channels = placed
     extents = extents if data is None else tuple(data.shape)
     found = new_axes(axes, len(extents), units)
+    if axes is None:
+        _warn_of_colors(extents)
     multiscale = Multiscale(
         axes=found,
         datasets=(Dataset("0", numbers(scale, found, "scale", 1.0), numbers(translation, found, "translation", 0.0)),),
@@ -200,6 +206,14 @@ def create_image(
     opening: dict[str, Any] = {"path": path, "zarr_format": zarr_format, "device": device, **reach}
     group = new_group(store, opening, resume=bool(resume), overwrite=overwrite)
     return _finished(put_image(group, multiscale, level, data, recipe), data, channels, skip)
+
+
+def _warn_of_colors(shape: Sequence[int]) -> None:
+    """Warn of axes that nobody has named, the last of which are colours by their number."""
+    if len(shape) > 2 and shape[-1] in (3, 4) and min(shape[-3:-1]) >= _BESIDE_COLORS:
+        usual, last = "".join(names_of(new_axes(None, len(shape), None))), "tzyxc"[-len(shape) :]
+        taken = f'the axes of shape {tuple(shape)} are taken for "{usual}"'
+        warnings.warn(f'{taken}; if the last one is of colours, pass axes="{last}"', UserWarning, stacklevel=3)
 
 
 def _finished(image: Image, data: Any, channels: Sequence[Any] | None, skip: Any) -> Image:

@@ -48,7 +48,8 @@ def unfinished_copy(store: Store, path: str, *, above: bool = True) -> str | Non
             except (ValueError, TypeError, LookupError):
                 source = ""
             where = join_path(str(store), name)
-            return f"an unfinished copy{source} is at {where!r}: copy with {RESUME} to complete it, or delete it"
+            left = f"copy with {RESUME}, or the parts that are left with part=(k, n), to complete it"
+            return f"an unfinished copy{source} is at {where!r}: {left}, or delete it"
     outer = store.enclosing() if above else None
     return None if outer is None else unfinished_copy(outer[0], outer[1].rpartition("/")[0])
 

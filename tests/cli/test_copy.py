@@ -48,6 +48,15 @@ def test_copy_refuses_replaces_skips_and_resumes(source, tmp_path, capsys):
     assert "1 array existed already" in capsys.readouterr().out
     assert main(["copy", source, source]) == 1
     assert "the destination is the source" in capsys.readouterr().err
+    parts = str(tmp_path / "parts.zarr")
+    assert main(["copy", source, parts, "--chunks", "7", "--part", "0/2"]) == 0
+    assert "this part copied" in capsys.readouterr().out
+    assert main(["info", parts]) == 1
+    assert "--resume, or the parts that are left with --part K/N" in capsys.readouterr().err
+    assert main(["copy", source, parts, "--chunks", "7", "--part", "1/2"]) == 0
+    gzarr.open(parts)["x"].store["x/0.0"] = b"damaged"
+    assert main(["stats", f"{parts}/x"]) == 1
+    assert "`gzarr verify` finds all that is damaged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,13 @@ def test_elements_to_skip(path: str, capsys: pytest.CaptureFixture[str]) -> None
     gzarr.open_array(path).attrs["nodata"] = -9999
     assert main(["stats", path, "--skip", "none", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["min"] == -9999
-    for wrong in ("0.5", "x"):
+    assert main(["stats", path, "--skip", "1"]) == 0
+    assert "counted, as --skip says what is missing: -9999, which the data name" in capsys.readouterr().err
+    for wrong in ("x", "0.5"):
         with pytest.raises(SystemExit) as stop:
             main(["stats", path, "--skip", wrong])
         assert stop.value.code == 2
+    assert "or none for" in capsys.readouterr().err
 
 
 def test_stats_of_nothing_are_null(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,7 +156,7 @@ def test_another_copy_is_not_gone_on_with(stopped):
     source, store = stopped
     before = dict(store)
     for what, options, match in [
-        (source, {"chunks": 20}, r"chunks of the new array 'first' was \[30\], is \[20\]"),
+        (source, {"chunks": 20}, r"chunk shape of the new array 'first' was \[30\], is \[20\]"),
         (source, {"chunks": 30, "zarr_format": 2}, "metadata of the new array 'first' was"),
         (source["group"], {"chunks": 30}, "the input first was memory/first, is nothing"),
     ]:

@@ -100,5 +100,5 @@ def test_html_is_escaped():
 
 
 def test_variable_length_elements_and_rectilinear_chunks():
-    assert "Data type          : object" in str(gzarr.array(["a"], dtype=str).info)
+    assert "Data type          : string" in str(gzarr.array(["a"], dtype=str).info)
     assert "Chunk shape        : ((1, 2),)" in str(gzarr.zeros(3, chunks=[[1, 2]]).info)

@@ -78,6 +78,8 @@ def test_what_is_there_is_kept_unless_told_otherwise(tmp_path: Path) -> None:
         create_image(tmp_path / "a.zarr", shape=(4, 4), dtype="u1")
     create_image(tmp_path / "a.zarr", shape=(4, 4), dtype="u1", overwrite=True)
     assert open_image(tmp_path / "a.zarr").shape == (4, 4)
+    with pytest.warns(UserWarning, match='taken for "zyx"; if the last one is of colours, pass axes="yxc"'):
+        create_image(shape=(60, 80, 3), dtype="u1")
     with pytest.raises(TypeError, match="did you mean 'chunks'"):
         create_image(shape=(4, 4), dtype="u1", chunk=3)
 
