@@ -58,7 +58,7 @@ def check_on_error(on_error: Any, world_size: int) -> bool:
 
 def parse_pads(crops: Crops | None, arrays: Mapping[str, Any], dtypes: Mapping[str, np.dtype[Any]]) -> dict[str, Any]:
     """By name, what elements past the ends of an array, or of ragged samples, are. Raises: ValueError."""
-    pads = {name: array.pad for name, array in arrays.items() if isinstance(array, Ragged)}
+    pads = {name: array.pad for name, array in arrays.items() if isinstance(array, Ragged) and array.padded}
     if crops is not None and crops.is_padded:
         pads |= crops.pad if isinstance(crops.pad, Mapping) else dict.fromkeys(arrays, crops.pad)
         if set(pads) != set(arrays):

@@ -141,7 +141,9 @@ def _extents(arrays: Arrays, naxes: int, *, is_cropped: bool) -> Ints:
             continue
         members = array if is_list else [array]
         for number, one in enumerate(members):
-            if one.ndim < naxes or one.ndim != members[0].ndim or one.shape[naxes:] != members[0].shape[naxes:]:
+            if one.ndim < naxes:
+                raise ValueError(f"Crops has {naxes} axes, {name}[{number}] of shape {tuple(one.shape)} has {one.ndim}")
+            if one.ndim != members[0].ndim or one.shape[naxes:] != members[0].shape[naxes:]:
                 raise ValueError(
                     f"arrays: {name}[{number}] has shape {tuple(one.shape)}, {name}[0] {tuple(members[0].shape)}; "
                     f"beyond the axes that samples are cut along, {naxes}, the extents in a list must be equal"

@@ -61,14 +61,12 @@ class Mixture:
         self._loaders = {name: loader for name, (loader, _) in loaders.items()}
         weights = {name: Fraction(str(weight)) for name, (_, weight) in loaders.items()}
         self._each = {name: sum(weights.values()) / weight for name, weight in weights.items()}  # steps for a batch
-        self.steps = integer("steps", self._longest() if steps is None else steps)
+        longest = max(ceil(len(loader) * self._each[name]) for name, loader in self._loaders.items())
+        self.steps = integer("steps", longest if steps is None else steps)
         if self.steps < 1:
             raise ValueError(f"steps must be 1 or more, got {self.steps}")
         self._counts = dict.fromkeys(self._loaders, 0)
         self._iterators: dict[str, Iterator[Any]] = {}
-
-    def _longest(self) -> int:
-        return max(ceil(len(loader) * self._each[name]) for name, loader in self._loaders.items())
 
     def __len__(self) -> int:
         """Return the number of steps of an epoch."""
@@ -136,8 +134,9 @@ class Mixture:
             If it is the state of other loaders or weights.
         """
         if not isinstance(state, Mapping) or state.get("version") != 1 or state.get("each") != self._told():
+            got = state.get("each", list(state)) if isinstance(state, Mapping) else state
             raise ValueError(
-                f"Mixture: expected a state of these weights, {', '.join(self._loaders)}; got {state!r:.200}"
+                f"Mixture: expected a state of these weights, a batch every {self._told()} steps; got {got!r:.200}"
             )
         for name, loader in self._loaders.items():
             loader._place_in(state["loaders"][name])  # noqa: SLF001 - all are checked before one goes there
@@ -152,12 +151,8 @@ class Mixture:
 
 
 def _check(name: str, pair: Any) -> None:
-    if (
-        not isinstance(pair, tuple)
-        or len(pair) != 2
-        or not isinstance(pair[0], Loader)
-        or not isinstance(pair[1], Real)
-    ):
+    is_pair = isinstance(pair, tuple) and len(pair) == 2
+    if not (is_pair and isinstance(pair[0], Loader) and isinstance(pair[1], Real)):
         raise TypeError(f"Mixture: {name!r} must be (loader, weight), got {pair!r:.100}")
     if not 0 < float(pair[1]) < float("inf"):
         raise ValueError(f"Mixture: the weight of {name!r} must be above 0, got {pair[1]}")

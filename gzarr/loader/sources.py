@@ -198,7 +198,7 @@ def _told(array: Any) -> str:
     elif isinstance(array, (str, bytes, os.PathLike)):
         remedy = f"; open it: gzarr.open_array({array!r}), or gzarr.open_group"
     elif isinstance(array, (list, tuple)):
-        remedy = "; make an array of it with numpy.asarray, or give a list of arrays"
+        remedy = "; make an array of it with numpy.asarray, or a list of arrays" if array else ": the list is empty"
     return (kind if module == "builtins" else f"{module}.{kind}") + remedy
 
 

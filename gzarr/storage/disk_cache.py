@@ -139,6 +139,8 @@ class DiskCache(LRUStoreCache):
     ) -> None:
         if nbytes is not None and (not isinstance(nbytes, (int, np.integer)) or nbytes < 0):
             raise TypeError(f"cache_nbytes must be a whole number of bytes, or None for no limit, got {nbytes!r}")
+        if not isinstance(folder, (str, os.PathLike)):
+            raise TypeError(f"cache must be the path of a folder, got {folder!r:.100}")
         super().__init__(store, None if nbytes is None else int(nbytes))
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)

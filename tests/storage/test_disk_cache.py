@@ -258,8 +258,7 @@ def test_processes_share_the_folder_while_some_are_killed(tmp_path):
 
 def test_pickled(server, tmp_path):
     again = pickle.loads(pickle.dumps(DiskCache(LocalStore(tmp_path / "data"), tmp_path / "cache", 1000)))
-    assert again._folder == tmp_path / "cache"
-    assert again._max_nbytes == 1000
+    assert (again._folder, again._max_nbytes) == (tmp_path / "cache", 1000)
 
 
 @pytest.mark.parametrize("nbytes", ["1 GiB", 1e9, -1])

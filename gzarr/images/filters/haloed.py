@@ -64,23 +64,21 @@ def result_axes(
     scales = [Fraction(one).limit_denominator(1 << 20) for one in per_axis(scale, "scale", first.ndim, names, 1)]
     for one in scales:
         if one <= 0 or 1 not in (one.numerator, one.denominator):
-            raise ValueError(f"map_overlap: scale={scale!r} must be whole numbers, or parts such as 1/2")
+            raise ValueError(f"scale={scale!r} must be whole numbers, or parts such as 1/2")
     new = [key for key in out_axes or () if isinstance(key, str) and key not in (names or ())]
     known = {axis_of(key, "out_shape", first.ndim, names): int(n) for key, n in lengths.items() if key not in new}
     axes = []
     for key in range(first.ndim) if out_axes is None else out_axes:
         if key in new:
             if key not in lengths:
-                raise ValueError(
-                    f"map_overlap: the new axis {key!r} of out_axes needs a length: out_shape={{{key!r}: n}}"
-                )
+                raise ValueError(f"the new axis {key!r} of out_axes needs a length: out_shape={{{key!r}: n}}")
             axes.append(ResultAxis(None, int(lengths[key]), is_whole=True, name=key))
             continue
         axis = axis_of(key, "out_axes", first.ndim, names)
         length = known.get(axis, ceil(first.shape[axis] * scales[axis]))
         axes.append(ResultAxis(axis, length, scales[axis], is_whole=axis in known))
     if len(set(axes)) < len(axes):
-        raise ValueError(f"map_overlap: out_axes={out_axes!r} names an axis twice")
+        raise ValueError(f"out_axes={out_axes!r} names an axis twice")
     return tuple(axes)
 
 
@@ -181,5 +179,5 @@ class HaloedBlocks:
             inner.append(slice(int(low), int(low) + part.stop - part.start))
         made = self.call(tuple(slice(*core) for core in cores), self.depths, *views)
         for one in made if isinstance(made, tuple) else (made,):
-            check_result(one, tuple(shape), "map_overlap: func")
+            check_result(one, tuple(shape), "func")
         return tuple(one[tuple(inner)] for one in made) if isinstance(made, tuple) else made[tuple(inner)]

@@ -178,27 +178,25 @@ def map_overlap(
     """
     check_keywords(kwargs, ResultKeywords, map_overlap)
     if not callable(func):
-        raise TypeError(f"map_overlap: func must be callable, got {type(func).__name__}")
+        raise TypeError(f"func must be callable, got {type(func).__name__}")
     given: list[Any] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     if not given:
-        raise ValueError("map_overlap: there is no input")
+        raise ValueError("inputs: there is no input; give an array or an image")
     sources = on_device("map_overlap", given, kwargs.get("device"), kwargs.get("max_device_nbytes"))
     first, template = sources[0], given[0]
     if not first.ndim:
-        raise ValueError(f"map_overlap: {first.store_path} has no axes")
+        raise ValueError(f"inputs: {first.store_path} has no axes")
     names = template.axes if isinstance(template, Image) else first.dimension_names
     depths, modes = parse_depths(depth, first.ndim, names), parse_modes(boundary, first.ndim, names)
     check_cval(cval, [source.dtype for source in sources], modes)
     axes = result_axes(first, names, scale, dict(out_shape or {}), out_axes)
     wanted = None if block is None else parse_block(block, axes, names)
-    steps = [steps_of("map_overlap", source, first) for source in sources]
+    steps = [steps_of("inputs", source, first) for source in sources]
     blocks = HaloedBlocks(telling(func, template), first.shape, steps, depths, modes, cval, axes)
     dtype = kwargs.get("dtype") and parse_dtype(kwargs["dtype"]).dtype
     for axis in axes:
         if axis.source is not None and any(n * axis.scale % 1 for n in depths[axis.source]):
-            raise ValueError(
-                f"map_overlap: depth {depth!r} must be a multiple of {1 / axis.scale} where scale= is less than 1"
-            )
+            raise ValueError(f"depth {depth!r} must be a multiple of {1 / axis.scale} where scale= is less than 1")
     halo = tuple(0 if axis.source is None else int(max(depths[axis.source]) * axis.scale) for axis in axes)
     changed = any(axis.source != n or axis.length != first.shape[n] for n, axis in enumerate(axes))
     unit = tuple(axis.length if axis.is_whole else 1 for axis in axes)

@@ -16,6 +16,8 @@ from gzarr.images.image import Image
 
 _SHAPE = ("area", "centroid", "bbox")
 _INTENSITY = ("sum_intensity", "mean_intensity", "min_intensity", "max_intensity", "std_intensity")
+#: Names that scikit-image has now.
+_ALIASES = {"num_pixels": "area"} | {f"intensity_{name.removesuffix('_intensity')}": name for name in _INTENSITY[1:]}
 
 
 def measure(
@@ -37,7 +39,8 @@ def measure(
         Intensities, of the shape of the labels.
     properties : sequence of str
         "area" (elements), "centroid", "bbox", and of intensities "mean_intensity", "sum_intensity", "min_intensity",
-        "max_intensity", "std_intensity"; of an image with voxel sizes also "volume" and "position", in its units.
+        "max_intensity", "std_intensity"; of an image with voxel sizes also "volume" and "position", in its units. Names
+        of scikit-image such as "num_pixels" and "intensity_mean" are welcome, too.
     max_nbytes, progress, device
         See `tabulate`.
 
@@ -62,10 +65,11 @@ def measure(
     ([3, 1], [2.0, 5.0], [1, 0])
     """
     placed = labels if isinstance(labels, Image) else image if isinstance(image, Image) else None
-    known = (*_SHAPE, *(_INTENSITY if image is not None else ()), *(("volume", "position") if placed else ()))
+    known = dict.fromkeys(_SHAPE, "") | dict.fromkeys(_INTENSITY, "give image=" if image is None else "")
+    known |= dict.fromkeys(("volume", "position"), "give an Image, which has voxel sizes" if placed is None else "")
     for name in properties:
-        if name not in known:
-            raise ValueError(f"measure: property {name!r} is not known of what is given; expected {', '.join(known)}")
+        if remedy := known.get(_ALIASES.get(name, name), f"expected {', '.join(known)}"):
+            raise ValueError(f"measure: property {name!r} is not known of what is given; {remedy}")
     source = labels.levels[0] if isinstance(labels, Image) else labels
     if source.dtype.kind not in "iu":
         raise ValueError(f"measure: {source.store_path} holds {source.dtype}; labels are integers")
@@ -109,9 +113,10 @@ def _table(rows: dict[str, Any], properties: Sequence[str], ndim: int, placed: I
     keys, grouped = groups_of(rows["label"])
     area = grouped(rows["area"], "sum")
     table, centers = Table(label=keys), [grouped(rows[f"sum-{axis}"], "sum") / area for axis in range(ndim)]
-    for name in properties:
+    for key in properties:
+        name = _ALIASES.get(key, key)
         if name == "area":
-            table[name] = area
+            table[key] = area
         elif name == "centroid":
             table |= {f"centroid-{axis}": center for axis, center in enumerate(centers)}
         elif name == "bbox":
@@ -120,14 +125,13 @@ def _table(rows: dict[str, Any], properties: Sequence[str], ndim: int, placed: I
         elif name == "volume" and placed is not None:
             table[name] = area * np.prod([placed.scale()[placed.axes[axis]] for axis in placed.spatial])
         elif name == "position" and placed is not None:
-            for axis, (key, scale) in enumerate(placed.scale().items()):
-                table[f"position-{key}"] = centers[axis] * scale + placed.translation()[key]
-        elif name in ("min_intensity", "max_intensity"):
-            table[name] = grouped(rows[name[:3]], name[:3])
+            for axis, (along, scale) in enumerate(placed.scale().items()):
+                table[f"position-{along}"] = centers[axis] * scale + placed.translation()[along]
+        elif name in ("sum_intensity", "min_intensity", "max_intensity"):
+            table[key] = grouped(rows[name[:3]], name[:3])
         else:
-            is_sum = name == "sum_intensity"
-            table[name] = grouped(rows["sum"], "sum") if is_sum else grouped(rows["share"], "sum") / area
+            table[key] = grouped(rows["share"], "sum") / area
             if name == "std_intensity":  # source: Chan, Golub and LeVeque, 1979
-                apart = rows["share"] / rows["area"] - table[name][np.searchsorted(keys, rows["label"])]
-                table[name] = np.sqrt(grouped(rows["square"] + rows["area"] * apart**2, "sum") / area)
+                apart = rows["share"] / rows["area"] - table[key][np.searchsorted(keys, rows["label"])]
+                table[key] = np.sqrt(grouped(rows["square"] + rows["area"] * apart**2, "sum") / area)
     return table

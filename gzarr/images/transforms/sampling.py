@@ -238,7 +238,8 @@ def is_exact(*numbers: ArrayLike) -> bool:
 def check_sampler(name: str, sampler: Sampler) -> None:
     """Raise ValueError for an order or a mode that is not known, and for an input without elements."""
     if not 0 <= sampler.order <= 5 or sampler.mode not in ("constant", "nearest"):
-        raise ValueError(f"{name}: order={sampler.order!r}, mode={sampler.mode!r}: from 0 to 5, constant or nearest")
+        given = f"{sampler.order!r} and {sampler.mode!r}"
+        raise ValueError(f"{name}: order must be 0 to 5, mode 'constant' or 'nearest', got {given}")
     if 0 in sampler.shape:
         raise ValueError(f"{name}: the input has no elements, its shape is {sampler.shape}")
 

@@ -117,8 +117,9 @@ def test_tables_become_those_of_other_libraries(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="its files")
     table.to_parquet(tmp_path / "t.parquet")
     assert parquet.read_table(tmp_path / "t.parquet")["bbox-3"].to_pylist() == [2, 3]
-    with pytest.raises(ValueError, match="'mean_intensity' is not known"):
-        images.measure(gzarr.array(np.array([1, 2])), properties=["mean_intensity"])
+    for name, remedy in (("intensity_mean", "give image="), ("volume", "give an Image"), ("size", "expected area, ")):
+        with pytest.raises(ValueError, match=f"'{name}' is not known of what is given; {remedy}"):
+            images.measure(gzarr.array(np.array([1, 2])), properties=[name])
 
 
 def test_images_of_one_block_or_none_and_numbers_that_do_not_fit() -> None:
@@ -130,7 +131,7 @@ def test_images_of_one_block_or_none_and_numbers_that_do_not_fit() -> None:
     assert images.segment(threshold, gzarr.zeros((0, 8)), nothing, 2) == 0
     assert images.measure(nothing)["bbox-3"].shape == (0,)
     huge = gzarr.array(np.full((4, 8), 2**62, "u8"), chunks=(2, 8))
-    table = images.measure(gzarr.ones((4, 8), dtype="u1"), huge, ["mean_intensity", "std_intensity"])
-    assert (table["mean_intensity"][0], table["std_intensity"][0]) == (2.0**62, 0)
+    table = images.measure(gzarr.ones((4, 8), dtype="u1"), huge, ["mean_intensity", "intensity_std", "num_pixels"])
+    assert [column.tolist() for column in table.values()] == [[1], [2.0**62], [0], [32]]
     with pytest.raises(ValueError, match="unequal lengths"):
         images.tabulate(lambda block: {"label": block[0], "n": block[0, 1:]}, out)

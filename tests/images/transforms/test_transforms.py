@@ -125,6 +125,8 @@ def test_affine_of_an_image_leaves_channels_alone() -> None:
     made = images.affine(picture(), None, np.column_stack([TURN, AT]), shape=(25, 40, 50))
     expected = [ndi.affine_transform(one, TURN, AT, (25, 40, 50), order=1) for one in DATA]
     np.testing.assert_array_equal(host(made), expected)
+    with pytest.raises(ValueError, match="order must be 0 to 5, mode 'constant' or 'nearest', got 1 and 'reflect'"):
+        images.affine(picture(), None, TURN, mode="reflect")
     with pytest.raises(ValueError, match="shape \\(2, 5\\)"):
         images.affine(picture(), None, np.ones((2, 5)))
 
