@@ -6,6 +6,7 @@ The doubles here have their call shapes: `rmm.allocators.cupy.rmm_cupy_allocator
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -157,6 +158,7 @@ def test_a_read_does_with_what_is_left(cuda: Any, memory: Memory, slack: int) ->
     other[:]
     kept = memory.used
     assert kept
+    time.sleep(0.1)  # threads that have just ended a batch let go of it
     memory.limit = DATA.nbytes + slack
     found = array[:]
     assert memory.refused
