@@ -126,8 +126,8 @@ def build_pyramid(
     Means and medians of integers are exact and rounded once, half to even. A window at the end of an axis has the
     elements that exist. A level is as large as the one before divided by its factors, rounded up. Its voxels lie in the
     middle of their windows, with "nearest" at the first element, which the metadata say. "gaussian" makes one level
-    after the other, each of which is read once more. Levels have the chunks and codecs of level 0, and its shards, in
-    halves where one takes more than 32 MiB.
+    after the other, each of which is read once more. Levels have the codecs of level 0, its chunks, cut to the level
+    along axes that are reduced, and its shards, in halves where one takes more than 32 MiB.
 
     Examples
     --------

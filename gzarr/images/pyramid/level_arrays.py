@@ -24,14 +24,15 @@ SHARD_NBYTES = 32 << 20
 
 
 def level_array(group: Group, base: Array, level: PyramidLevel) -> Array:
-    """The array of a level, which may not be stored yet: like level 0, but of another shape."""
+    """The array of a level, which may not be stored yet: like level 0, but of another shape, with chunks no longer."""
     if not all(isinstance(axis, RegularAxis) for axis in base.metadata.grid):
         raise MetadataError(f"{base.store_path} has chunks of several sizes; rechunk it first, with gzarr.transfer")
     kept = {key: value for key, value in base.metadata.attributes.items() if key in _OF_ALL_LEVELS}
     meta = replace(base.metadata.resized(level.shape), attributes=kept)
-    if base.shards is not None:
-        lengths = zip(level.shape, _level_shards(base), strict=True)
-        meta = replace(meta, grid=tuple(RegularAxis(extent, length) for extent, length in lengths))
+    axes = zip(level.shape, base.shape, base.chunks, strict=True)  # one that is not reduced may grow
+    cut = [n if extent == whole else min(n, extent) for extent, whole, n in axes]
+    lengths = cut if base.shards is None else _level_shards(base)
+    meta = replace(meta, grid=tuple(map(RegularAxis, level.shape, lengths)))
     return Array(
         group.store,
         join_path(group.path, level.path),

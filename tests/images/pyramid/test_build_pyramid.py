@@ -159,6 +159,9 @@ def test_a_new_image_is_made_of_an_array(tmp_path: Path) -> None:
     made = build_pyramid(array, out=tmp_path / "image.zarr")
     check(made, data)
     assert (made.axes, len(made), made[0].attrs.asdict()) == (("t", "y", "x"), 2, {})
+    whole = create_image(data=data, axes="cyx", chunks=(4, 200, 280), levels=1)
+    check(whole, data)
+    assert whole[1].chunks == (4, 150, 140)  # an axis that is not reduced may grow
     for given in (array, tmp_path / "array.zarr"):
         with pytest.raises(MetadataError, match="is an array, no image, and has no levels: `gzarr ome convert` makes"):
             build_pyramid(given)
