@@ -85,10 +85,11 @@ class StatsOptions:
     def stats(self, array: Any, *of: Any) -> Any:
         """The statistics of an array."""
         skip, run_by = self.skip, engine(self.on, self.workers, self.part, self.notes)
+        how: Any = {"skip": False if self.raw and skip is None else skip, "progress": in_terminal(), **run_by}
+        found = array.stats(*of, max_nbytes=self.memory << 20, **how)
         if skip is not None and skip is not False:
             _tell_counted(array, skip)
-        how: Any = {"skip": False if self.raw and skip is None else skip, "progress": in_terminal(), **run_by}
-        return array.stats(*of, max_nbytes=self.memory << 20, **how)
+        return found
 
 
 def _tell_counted(array: Any, skip: Any) -> None:
