@@ -30,12 +30,7 @@ Show = Callable[[str, Mapping[str, Any]], None]
 
 
 def run(
-    names: Sequence[str],
-    pythons: Mapping[str, str],
-    cache: Cache,
-    rounds: int,
-    only: Sequence[str],
-    show: Show,
+    names: Sequence[str], pythons: Mapping[str, str], cache: Cache, rounds: int, only: Sequence[str], show: Show
 ) -> dict[str, Any]:
     """Measure everything, or the workloads and curves whose names contain one of ``only``.
 
@@ -118,12 +113,7 @@ def _is_long(result: Mapping[str, Any]) -> bool:
 
 
 def memory(
-    names: Sequence[str],
-    pythons: Mapping[str, str],
-    cache: Cache,
-    urls: Sequence[str],
-    workload: Workload,
-    show: Show,
+    names: Sequence[str], pythons: Mapping[str, str], cache: Cache, urls: Sequence[str], workload: Workload, show: Show
 ) -> dict[str, Any]:
     """Peak bytes beyond the output. Each library runs in a fresh process, which reuses nothing."""
     results = {}
@@ -167,11 +157,7 @@ def machine() -> dict[str, Any]:
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*:\s*(.*)", info.read_text()) if info.exists() else []
     about = {"cpu": names[0] if names else platform.processor(), "cores": os.cpu_count()}
-    return about | {
-        "system": platform.system(),
-        "load_at_start": load(),
-        "date": time.strftime("%Y-%m-%d"),
-    }
+    return about | {"system": platform.system(), "load_at_start": load(), "date": time.strftime("%Y-%m-%d")}
 
 
 def load() -> float:

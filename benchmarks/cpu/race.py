@@ -76,12 +76,7 @@ def start(library: str, pythons: Mapping[str, str], cache: Cache, servers: Seque
         return Runner(library, None, reason=f"no environment {environment!r} (make bench makes it)")
     where = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [pythons[environment], "-m", "benchmarks.cpu.worker", library]
-    command += [
-        str(cache.root),
-        str(cache.written or cache.root),
-        json.dumps(asdict(cache.scale)),
-        *servers,
-    ]
+    command += [str(cache.root), str(cache.written or cache.root), json.dumps(asdict(cache.scale)), *servers]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     runner = Runner(library, subprocess.Popen(command, **pipes, text=True, env=where, cwd=ROOT))
     reply = runner.ask("hello")

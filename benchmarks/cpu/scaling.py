@@ -199,11 +199,7 @@ def predict(one: Times, two: Times, n: int) -> tuple[float, str]:
     """The seconds of a call with ``n`` threads by the model, and what limits it."""
     locked = max(one.wall_s - one.serial_s - one.unlocked_s, 0.0)
     shared = max(two.unlocked_s - one.unlocked_s, 0.0)
-    bounds = {
-        "the interpreter's lock": locked,
-        "memory or files": shared,
-        "threads": (locked + one.unlocked_s) / n,
-    }
+    bounds = {"the interpreter's lock": locked, "memory or files": shared, "threads": (locked + one.unlocked_s) / n}
     limit = max(bounds, key=lambda name: bounds[name])
     return one.serial_s + bounds[limit], limit
 

@@ -35,10 +35,7 @@ class Job:
         return self.cache.image(self.case.source)
 
 
-READERS = {
-    OWN: "benchmarks.images.regions:gzarr_reader",
-    "tensorstore": "benchmarks.images.regions:tensorstore_reader",
-}
+READERS = {OWN: "benchmarks.images.regions:gzarr_reader", "tensorstore": "benchmarks.images.regions:tensorstore_reader"}
 CONTESTANTS: dict[str, dict[str, str]] = {
     "pyramid": {
         BARE: "benchmarks.images.bare:pyramid",

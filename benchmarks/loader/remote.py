@@ -35,10 +35,7 @@ def measure(contestants: Mapping[str, str], cache: Cache, rounds: int) -> dict[s
         cache.make(data)
         root = cache.path(data.name)
         keys = [path.relative_to(root.parent).as_posix() for path in objects(data, root)]
-        with (
-            served(root) as url,
-            running(able, name, cache, f"{url}/{data.name}") as runners,
-        ):
+        with served(root) as url, running(able, name, cache, f"{url}/{data.name}") as runners:
             result["cases"][name] = {"results": race(runners, url, keys, rounds)}
     return result
 

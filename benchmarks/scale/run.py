@@ -77,14 +77,7 @@ class Operations:
         return self.digest(out)
 
     def v2_to_v3(self, out: Path, **how: Any) -> str:
-        gzarr.transfer(
-            self.source,
-            out,
-            zarr_format=3,
-            shards=(64, 128, 128),
-            budget_nbytes=32 << 20,
-            **how,
-        )
+        gzarr.transfer(self.source, out, zarr_format=3, shards=(64, 128, 128), budget_nbytes=32 << 20, **how)
         return self.digest(out)
 
     def convert(self, out: Path, **how: Any) -> str:
@@ -154,11 +147,7 @@ def engine(name: str, workers: int) -> Iterator[Any]:
 
         # by default, a worker that needs more than 15 s to come back is given up: see docs/scale.md
         dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"})
-        how: dict[str, Any] = {
-            "n_workers": workers,
-            "threads_per_worker": 1,
-            "dashboard_address": ":0",
-        }
+        how: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0"}
         with LocalCluster(processes=True, **how) as cluster, Client(cluster) as client:
             yield client
     else:
@@ -341,13 +330,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=256, help="size of the data")
     parser.add_argument("--operations", default="")
     parser.add_argument("--engines", default="processes,dask,ray,parts")
-    parser.add_argument(
-        "--speed",
-        type=int,
-        default=0,
-        metavar="ROUNDS",
-        help="time one worker and two, so often each",
-    )
+    parser.add_argument("--speed", type=int, default=0, metavar="ROUNDS", help="time one worker and two, so often each")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     given = parser.parse_args()
     names = given.operations.split(",") if given.operations else TIMED if given.speed else NAMES

@@ -123,13 +123,7 @@ OPENERS: dict[str, Callable[[Place, str], Any]] = {
     "s3": _s3,
     "memory": _memory,
 }
-ENDINGS = {
-    "local": "zarr",
-    "views": "zarr",
-    "zip": "zip",
-    "sqlite": "sqlite",
-    "s3": "s3",
-}
+ENDINGS = {"local": "zarr", "views": "zarr", "zip": "zip", "sqlite": "sqlite", "s3": "s3"}
 ENDINGS["memory"] = "memory"
 
 

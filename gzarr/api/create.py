@@ -6,12 +6,7 @@ from typing import Any, Unpack
 from gzarr.errors import MetadataError
 from gzarr.hierarchy import new_nodes
 from gzarr.hierarchy.array import Array
-from gzarr.hierarchy.keywords import (
-    CreateArrayKeywords,
-    CreateKeywords,
-    FilledKeywords,
-    NewArrayKeywords,
-)
+from gzarr.hierarchy.keywords import CreateArrayKeywords, CreateKeywords, FilledKeywords, NewArrayKeywords
 from gzarr.hierarchy.options import UNSET, check_keywords
 from gzarr.hierarchy.reaching import reach_node, take_format
 

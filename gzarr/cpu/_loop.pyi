@@ -37,13 +37,7 @@ def begin_sort(axes: Buffer, n: int, n_blocks: int, granule_bits: int, start: in
 # Sort points together with other threads. coords: of every axis. Returns: number of rows. Raises: ValueError if points
 # are not in the array.
 def sort_points(
-    sort: CapsuleType,
-    coords: tuple[Buffer, ...],
-    order: Buffer,
-    places: Buffer,
-    starts: Buffer,
-    rows: Buffer,
-    /,
+    sort: CapsuleType, coords: tuple[Buffer, ...], order: Buffer, places: Buffer, starts: Buffer, rows: Buffer, /
 ) -> int: ...
 
 # Make strings (text) or bytes of items, from the first wanted one on, as many as `out`, an array of objects, has
@@ -116,14 +110,7 @@ def plain_zstd(slab: Buffer, offsets: Buffer, sizes: Buffer, nbytes: Buffer, pla
 # answer: where those of each kind begin; otherwise the streams are noted, int64 (5, bounds[-1]). Returns: whether there
 # are as many as were counted, else nothing is valid.
 def parse_blosc(
-    slab: Buffer,
-    offsets: Buffer,
-    sizes: Buffer,
-    nbytes: int,
-    frames: Buffer,
-    bounds: Buffer,
-    streams: Buffer,
-    /,
+    slab: Buffer, offsets: Buffer, sizes: Buffer, nbytes: int, frames: Buffer, bounds: Buffer, streams: Buffer, /
 ) -> bool: ...
 
 # Reads and writes basic selections of few chunks of an array. job: of a box; where its result lies does not count.

@@ -20,12 +20,7 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords
 from gzarr.images.image import Image, open_image
 from gzarr.images.ome.axes import new_axes
-from gzarr.images.ome.coordinate_systems import (
-    CoordinateSystems,
-    names_of,
-    parse_transformations_between,
-    reference,
-)
+from gzarr.images.ome.coordinate_systems import CoordinateSystems, names_of, parse_transformations_between, reference
 from gzarr.images.ome.documents import change_ome, write_multiscale
 from gzarr.images.ome.faults import Notes
 from gzarr.images.ome.point_transformations import Document, Edge, SystemKey, along, matrix_along, way

@@ -17,15 +17,7 @@ from typing import NamedTuple, TypeAlias
 from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Files, Target, Versions
-from gzarr.storage.file_locks import (
-    ATTEMPTS,
-    FULL,
-    FileLock,
-    held_lock,
-    is_lockable,
-    link_or_rename,
-    make_directory,
-)
+from gzarr.storage.file_locks import ATTEMPTS, FULL, FileLock, held_lock, is_lockable, link_or_rename, make_directory
 from gzarr.storage.leftover_files import prune
 from gzarr.storage.rules import TEMPORARY_PREFIX, byte_range, check_key, check_path, replace_file
 

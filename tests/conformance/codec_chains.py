@@ -125,11 +125,7 @@ def _filters_v3() -> Iterator[Codecs]:
         "iu",
     )
     yield Codecs("numcodecs.packbits", {"filters": [v3("numcodecs.packbits")]}, "b")
-    yield Codecs(
-        "numcodecs.delta, gzip",
-        {"filters": delta["filters"], "compressors": [v3("gzip", level=1)]},
-        "iu",
-    )
+    yield Codecs("numcodecs.delta, gzip", {"filters": delta["filters"], "compressors": [v3("gzip", level=1)]}, "iu")
     if "zfpy" in INSTALLED:
         zfpy = v3("numcodecs.zfpy", mode=3, tolerance=-1, rate=-1, precision=16)
         options = {"serializer": zfpy, "compressors": None}

@@ -146,11 +146,7 @@ def written_by_ome_zarr_pyramid(path: Path, data: np.ndarray[Any, Any], version:
 
     units = [None, UNIT, UNIT, UNIT]
     pyramid = Pyramid().from_array(
-        data,
-        axis_order="czyx",
-        unit_list=units,
-        scale=list(SCALE.values()),
-        version=version,
+        data, axis_order="czyx", unit_list=units, scale=list(SCALE.values()), version=version
     )
     io.write_pyramid(pyramid.downscale(n_layers=2), path)
 

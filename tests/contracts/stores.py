@@ -140,10 +140,7 @@ WITHOUT_VERSIONS = {
 }
 
 #: Stores that replace an object only if it is still the version that was read (`Store.conditional`).
-WITH_CONDITIONS = (
-    *("cache of obstore memory", "sqlite", "sqlite in memory"),
-    *("s3", "azure", "obstore memory"),
-)
+WITH_CONDITIONS = (*("cache of obstore memory", "sqlite", "sqlite in memory"), *("s3", "azure", "obstore memory"))
 
 #: Stores of archives, databases and mappings, in which other programs may have stored any text as a key.
 WITH_ANY_KEY = (

@@ -126,8 +126,7 @@ OPTIONAL = {3: ("attributes", "dimension_names", "storage_transformers"), 2: ("d
 
 
 @pytest.mark.parametrize(
-    ("zarr_format", "field"),
-    [(f, field) for f, fields in ((3, V3), (2, V2)) for field in (*fields, *OPTIONAL[f])],
+    ("zarr_format", "field"), [(f, field) for f, fields in ((3, V3), (2, V2)) for field in (*fields, *OPTIONAL[f])]
 )
 def test_values_of_the_wrong_type(zarr_format: int, field: str) -> None:
     legal = [json.dumps(v) for v in LEGAL.get(field, ())]

@@ -52,11 +52,7 @@ def shuffled(*names: str) -> frozenset[str]:
 COSTS = {
     "raw": PerBatch({"compressor": None}, calls(), 2, 1, 0),
     "blosc": PerBatch(
-        {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)},
-        shuffled("launch copy_streams", "decode lz4"),
-        3,
-        1,
-        4 * 12,
+        {"compressor": Blosc("lz4", 5, Blosc.SHUFFLE)}, shuffled("launch copy_streams", "decode lz4"), 3, 1, 4 * 12
     ),
     "blosc zstd": PerBatch({"compressor": Blosc("zstd", 5, Blosc.SHUFFLE)}, shuffled("decode zstd"), 2, 1, 12),
     "blosclz": PerBatch({"compressor": Blosc("blosclz", 5)}, calls("launch copy_streams"), 4, 1, 0),
@@ -88,12 +84,7 @@ PLACING = {"launch copy_plain", "launch copy_bytes"}
 SHAPES = ((64, None), (8, None), (32, N_PIPELINE_SLOTS * 160_000))
 
 
-def check(
-    cost: PerBatch,
-    open_on: Callable[[Any, int | None], gzarr.Array],
-    where: Any,
-    encoded_go_up: bool,
-) -> None:
+def check(cost: PerBatch, open_on: Callable[[Any, int | None], gzarr.Array], where: Any, encoded_go_up: bool) -> None:
     """Read an array with different numbers of chunks and batches, and compare."""
     for rows, cap in SHAPES:
         store = MemoryStore() if where is None else LocalStore(where / str(rows))

@@ -113,10 +113,7 @@ def test_ranks_are_those_given_or_one_of_one() -> None:
 @pytest.mark.parametrize(("initialized", "expected"), [(True, (3, 8)), (False, (0, 1))])
 def test_ranks_of_torch_are_found(monkeypatch: pytest.MonkeyPatch, initialized: bool, expected: tuple) -> None:
     torch = SimpleNamespace(
-        is_available=lambda: True,
-        is_initialized=lambda: initialized,
-        get_rank=lambda: 3,
-        get_world_size=lambda: 8,
+        is_available=lambda: True, is_initialized=lambda: initialized, get_rank=lambda: 3, get_world_size=lambda: 8
     )
     monkeypatch.setitem(sys.modules, "torch.distributed", torch)
     assert parse_ranks(None, None) == expected

@@ -307,10 +307,7 @@ def test_a_thread_stores_what_it_has_locked_and_does_not_lock_it_again(tmp_path:
 
 def test_a_lock_lasts_until_the_file_is_stored(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    blocks: list[AbstractContextManager[Any]] = [
-        store.locked(["a/k"]),
-        store.locked(["a/k", "a/l"], ["a/l"]),
-    ]
+    blocks: list[AbstractContextManager[Any]] = [store.locked(["a/k"]), store.locked(["a/k", "a/l"], ["a/l"])]
     for block in blocks:
         with block, store.document_locked("a/k"):
             assert not is_free(store, "a/k")

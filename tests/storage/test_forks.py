@@ -171,10 +171,7 @@ REFUSED = {
     ),
 }
 READ = {
-    "obstore memory": (
-        "obstore",
-        "import obstore.store as o; store = ObjectStore(o.MemoryStore()); store['a'] = b'1'",
-    ),
+    "obstore memory": ("obstore", "import obstore.store as o; store = ObjectStore(o.MemoryStore()); store['a'] = b'1'"),
     "fsspec": (
         "fsspec",
         (

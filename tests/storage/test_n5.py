@@ -59,12 +59,7 @@ def test_arrays_are_stored_as_n5_says(tmp_path: Path, compressor: Any, compressi
     z[...] = VALUES
     z[2:9, 1] += 1
     found = attributes(place / "a")
-    assert found == {
-        "dimensions": [7, 10],
-        "blockSize": [3, 4],
-        "dataType": "int32",
-        "compression": compression,
-    }
+    assert found == {"dimensions": [7, 10], "blockSize": [3, 4], "dataType": "int32", "compression": compression}
     block = (place / "a" / "2" / "1").read_bytes()  # the fastest axis first: chunk (1, 2)
     assert block[:12] == struct.pack(">HHII", 0, 2, 3, 4)
     if compressor is None:

@@ -25,12 +25,7 @@ from gzarr.gpu.device import nvcomp
 from gzarr.gpu.device.allocators import available_nbytes, is_out_of_memory
 from gzarr.gpu.device.cuda_transfers import watching
 from gzarr.gpu.device.memory import Arena, Staging
-from gzarr.gpu.device.nvcomp_tables import (
-    DECODERS,
-    ENCODERS,
-    check_capacity,
-    compress_options,
-)
+from gzarr.gpu.device.nvcomp_tables import DECODERS, ENCODERS, check_capacity, compress_options
 from gzarr.gpu.device.protocol import Checksums, Device, Outcome, Table
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, COMPILER_OPTIONS, KERNELS, source
 from gzarr.profiling import transfers

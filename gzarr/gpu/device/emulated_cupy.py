@@ -13,15 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.gpu.device.emulated_arrays import (
-    TAKING_INDICES,
-    Device,
-    EmulatedArray,
-    host_of,
-    operand,
-    sent,
-    wrapped,
-)
+from gzarr.gpu.device.emulated_arrays import TAKING_INDICES, Device, EmulatedArray, host_of, operand, sent, wrapped
 from gzarr.gpu.device.emulated_streams import EmulatedEvent, EmulatedStream, current_stream
 from gzarr.profiling import transfers
 from gzarr.storage.extras import require
@@ -53,9 +45,7 @@ _MISSING = _names(
 )
 _MISSING_IN = {
     "fft": _names("test"),
-    "linalg": _names(
-        "diagonal matrix_norm multi_dot outer svdvals tensordot test trace vecdot vector_norm",
-    ),
+    "linalg": _names("diagonal matrix_norm multi_dot outer svdvals tensordot test trace vecdot vector_norm"),
     "random": _names(
         "MT19937 PCG64 PCG64DXSM Philox SFC64 SeedSequence bit_generator get_bit_generator get_state mtrand "
         "set_bit_generator set_state test"

@@ -18,16 +18,7 @@ from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.indexing.copies import Slots
 from gzarr.indexing.plan import Part
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.spans import (
-    COUNT,
-    FULL,
-    IN_LIST,
-    IN_START,
-    IN_STEP,
-    OUT_LIST,
-    OUT_START,
-    OUT_STEP,
-)
+from gzarr.indexing.spans import COUNT, FULL, IN_LIST, IN_START, IN_STEP, OUT_LIST, OUT_START, OUT_STEP
 from gzarr.indexing.tables import CopyTable, table_of_parts
 
 

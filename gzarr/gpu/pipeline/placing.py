@@ -113,12 +113,7 @@ def is_small(resources: Resources, plan: DevicePlan, buffers: Sequence[Buffer | 
 
 
 def place_from_host(
-    resources: Resources,
-    pipeline_slot: PipelineSlot,
-    plan: DevicePlan,
-    decoded: Any,
-    parts: Sequence[Part],
-    out: Any,
+    resources: Resources, pipeline_slot: PipelineSlot, plan: DevicePlan, decoded: Any, parts: Sequence[Part], out: Any
 ) -> None:
     """Upload the parts of a result that the host has decoded, in one copy."""
     if not parts:

@@ -11,15 +11,7 @@ from typing import Any, Final
 
 from gzarr.errors import MetadataError
 from gzarr.images.ome.faults import Notes, short
-from gzarr.images.ome.point_transformations import (
-    MALFORMED,
-    Document,
-    Edge,
-    StoredValues,
-    SystemKey,
-    matrix_of,
-    named,
-)
+from gzarr.images.ome.point_transformations import MALFORMED, Document, Edge, StoredValues, SystemKey, matrix_of, named
 
 #: The name of the system of a new image, as the examples of the specification have it.
 INTRINSIC: Final = "physical"

@@ -14,12 +14,7 @@ from gzarr.errors import MetadataError
 from gzarr.hierarchy.group import Group
 from gzarr.images.ome.axes import ImageAxis, parse_axes
 from gzarr.images.ome.channels import Channel, parse_channels
-from gzarr.images.ome.coordinate_systems import (
-    INTRINSIC,
-    CoordinateSystems,
-    described_system,
-    spread_item,
-)
+from gzarr.images.ome.coordinate_systems import INTRINSIC, CoordinateSystems, described_system, spread_item
 from gzarr.images.ome.faults import Notes, raise_fatal, short
 from gzarr.images.ome.image_label import ImageLabel, parse_image_label
 from gzarr.images.ome.recognizing import check_place, choose, told_version

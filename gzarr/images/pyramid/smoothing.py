@@ -74,11 +74,7 @@ def weights_of(factor: int, size: int) -> Weights:
 
 
 def smooth(
-    backend: Backend,
-    block: AnyArray,
-    weights: Sequence[Weights],
-    shape: tuple[int, ...],
-    gaps: AnyArray | None = None,
+    backend: Backend, block: AnyArray, weights: Sequence[Weights], shape: tuple[int, ...], gaps: AnyArray | None = None
 ) -> AnyArray:
     """Smooth a block with its halo, and keep one element of each window.
 

@@ -321,10 +321,7 @@ class _Validator:
                 notes.warning(field, f"{name!r} is not listed", "list it, so that viewers find it")
 
     def _over(
-        self,
-        labels: tuple[Multiscale, list[Array | None]],
-        image: tuple[Multiscale, list[Array | None]],
-        notes: Notes,
+        self, labels: tuple[Multiscale, list[Array | None]], image: tuple[Multiscale, list[Array | None]], notes: Notes
     ) -> None:
         if len(labels[1]) != len(image[1]):
             what = f"has {_counted(len(labels[1]), 'level')}, its image has {len(image[1])}"

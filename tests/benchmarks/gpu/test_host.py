@@ -12,10 +12,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C co
 ROOT = Path(__file__).parents[3]
 #: Rows and columns of the array, and bytes of its chunks.
 SIDE, CHUNK_NBYTES = 256, 4096
-CASES = [
-    host.Case("read", "plain", CHUNK_NBYTES, "none"),
-    host.Case("write", "sharded", CHUNK_NBYTES, "blosc-lz4"),
-]
+CASES = [host.Case("read", "plain", CHUNK_NBYTES, "none"), host.Case("write", "sharded", CHUNK_NBYTES, "blosc-lz4")]
 
 
 def test_costs_are_measured_of_two_trees(tmp_path: Path) -> None:

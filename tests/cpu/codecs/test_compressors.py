@@ -11,10 +11,7 @@ from gzarr.cpu.codecs import compressors
 
 LIBRARIES = "deflate", "zlib"
 DATA = bytes(i * i % 251 for i in range(5000)) + bytes(3000)
-DECODERS = {
-    compressors.GZIP: compressors.DECODERS["gzip"],
-    compressors.ZLIB: compressors.DECODERS["zlib"],
-}
+DECODERS = {compressors.GZIP: compressors.DECODERS["gzip"], compressors.ZLIB: compressors.DECODERS["zlib"]}
 
 
 def outcome(library: str, wbits: int, data: bytes, expected: int | None) -> bytes | None:

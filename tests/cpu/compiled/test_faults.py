@@ -237,13 +237,7 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        "{'compressors': None}",
-        "{}",
-        "{'zarr_format': 2}",
-        "{'chunks': (100, 100), 'shards': (100, 300)}",
-    ],
+    "options", ["{'compressors': None}", "{}", "{'zarr_format': 2}", "{'chunks': (100, 100), 'shards': (100, 300)}"]
 )
 def test_a_write_whose_system_calls_fail(options: str, preload: Path, tmp_path: Path) -> None:
     assert os.strerror(28) == os.strerror(errno.ENOSPC)

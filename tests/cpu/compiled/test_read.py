@@ -18,32 +18,14 @@ import pytest
 
 import gzarr
 from gzarr.chunk_io import engine
-from gzarr.codecs import (
-    BytesCodec,
-    Crc32cCodec,
-    NumcodecsCodec,
-    ShardingCodec,
-    TransposeCodec,
-    ZstdCodec,
-)
+from gzarr.codecs import BytesCodec, Crc32cCodec, NumcodecsCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.errors import GzarrError
 from gzarr.storage import LocalStore, MemoryStore, Request, Store
 from gzarr.storage.base import Buffer
-from tests.cpu.compiled.looping import (
-    CHAINS,
-    KEYS,
-    SHAPE,
-    SIZE,
-    SLOTS,
-    STARTS,
-    Watched,
-    read,
-    stored,
-    wanted,
-)
+from tests.cpu.compiled.looping import CHAINS, KEYS, SHAPE, SIZE, SLOTS, STARTS, Watched, read, stored, wanted
 from tests.properties.cases import same
 from tests.properties.test_copies import job_for
 

@@ -16,16 +16,7 @@ from gzarr.cpu.compiled import read as compiled_read
 from gzarr.cpu.compiled import write as compiled_write
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer, token_of
-from tests.cpu.compiled.looping import (
-    CHAINS,
-    CHUNK,
-    SHAPE,
-    Watched,
-    both_ways,
-    files,
-    stored,
-    values,
-)
+from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched, both_ways, files, stored, values
 from tests.properties.cases import same
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")

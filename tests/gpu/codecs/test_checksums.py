@@ -37,13 +37,7 @@ CHAINS = {
         "weighted_sums",
     ),
     "crc32, zstd, adler32": (
-        {
-            "compressors": [
-                codecs.NumcodecsCodec("crc32"),
-                codecs.ZstdCodec(1),
-                codecs.NumcodecsCodec("adler32"),
-            ]
-        },
+        {"compressors": [codecs.NumcodecsCodec("crc32"), codecs.ZstdCodec(1), codecs.NumcodecsCodec("adler32")]},
         "weighted_sums",
     ),
 }

@@ -122,11 +122,7 @@ def test_gzip_members_of_another_form_are_refused() -> None:
         ([spec_of("lz4")], ["compress lz4", "copy_streams"], 1),
         ([codecs.GzipCodec()], ["crc32", "compress deflate", "copy_streams"], 1),
         ([spec_of("zlib")], ["weighted_sums", "compress deflate", "copy_streams"], 1),
-        (
-            [codecs.BloscCodec("lz4", shuffle="shuffle", typesize=4)],
-            ["shuffle", "compress lz4", "copy_streams"],
-            1,
-        ),
+        ([codecs.BloscCodec("lz4", shuffle="shuffle", typesize=4)], ["shuffle", "compress lz4", "copy_streams"], 1),
         ([codecs.BloscCodec("zstd", shuffle="noshuffle", typesize=4)], ["compress zstd", "copy_streams"], 1),
         (
             [codecs.BloscCodec("zlib", shuffle="bitshuffle", typesize=4)],

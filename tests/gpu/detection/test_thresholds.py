@@ -89,11 +89,7 @@ def test_damage_has_the_same_name_on_either_side():
             stored.to(GpuBackend(EmulatedDevice(), small_reads=crossover))[:]
 
 
-INDEX = st.one_of(
-    st.integers(-19, 18),
-    st.slices(19),
-    st.lists(st.integers(0, 18), min_size=1, max_size=5),
-)
+INDEX = st.one_of(st.integers(-19, 18), st.slices(19), st.lists(st.integers(0, 18), min_size=1, max_size=5))
 
 
 @settings(max_examples=60)

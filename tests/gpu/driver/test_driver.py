@@ -139,8 +139,7 @@ def test_kernels_of_gzarr_that_go_astray_are_seen(cuda: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "launch",
-    [((1,), (1025,)), ((1, 65536), (32,)), ((1, 1, 65536), (32,)), ((1,), (32,), 50_000)],
+    "launch", [((1,), (1025,)), ((1, 65536), (32,)), ((1, 1, 65536), (32,)), ((1,), (32,), 50_000)]
 )
 def test_launches_that_no_device_takes_are_refused(launch: tuple[Any, ...]) -> None:
     code = 'extern "C" __global__ void f() {}'

@@ -6,16 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
-from gzarr.gpu.kernels.parts import (
-    TOO_LARGE,
-    TOO_NARROW,
-    Boxes,
-    Shuffles,
-    cut,
-    describe,
-    divisors,
-    plain_shuffles,
-)
+from gzarr.gpu.kernels.parts import TOO_LARGE, TOO_NARROW, Boxes, Shuffles, cut, describe, divisors, plain_shuffles
 
 KIND, UNITS, LEVELS, PER_RUN = 4, 5, 6, 7
 

@@ -82,10 +82,7 @@ BARRIER = "bar.sync 0;"
         ("ld.global.u32 %r8, [%rd1+2];", "misaligned load of 4 bytes"),
         ("st.global.u16 [%rd5+1], %rs1;", "misaligned store of 2 bytes"),
         ("ld.global.u64 %rd8, [%rd1]; div.u64 %rd8, %rd3, %rd8;", "division by zero"),
-        (
-            "ld.global.u64 %rd8, [%rd5]; sub.s64 %rd9, %rd2, %rd3; st.global.u64 [%rd9+504], %rd8;",
-            "and loaded by",
-        ),
+        ("ld.global.u64 %rd8, [%rd5]; sub.s64 %rd9, %rd2, %rd3; st.global.u64 [%rd9+504], %rd8;", "and loaded by"),
         (REVERSE.format(barrier=""), "no barrier between"),
         (REVERSE.replace("[%r7]", "[%r6]").format(barrier=BARRIER), "no barrier between thread .* stored"),
         (REVERSE.replace("504,", "512,").format(barrier=BARRIER), "outside load of 8 shared bytes at 512"),

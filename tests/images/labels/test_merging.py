@@ -128,11 +128,7 @@ def test_an_image_takes_blocks_of_whole_units(tmp_path: Path) -> None:
         (np.zeros((8, 8), int), {"threshold": 1}, "threshold must be from 0 up to 1, got 1"),
         (np.zeros((8, 8), int), {"depth": (1, 2, 3)}, "depth must be an integer >= 0, or 2 of them"),
         (np.zeros((8, 8), int), {"block": 0}, "block must be an integer >= 1, or 2 of them"),
-        (
-            np.zeros((8, 10), int),
-            {"block": 4, "depth": 2},
-            "axis 1 of 10 is no row .* last one would have -2",
-        ),
+        (np.zeros((8, 10), int), {"block": 4, "depth": 2}, "axis 1 of 10 is no row .* last one would have -2"),
     ],
 )
 def test_what_cannot_be_merged_is_refused(labels: np.ndarray, options: dict, message: str) -> None:

@@ -184,10 +184,7 @@ def test_elements_that_are_missing_are_left_out(strict: Backend, method: str, dt
             kinds += [(marked, np.isnan(marked), Missing(block.dtype.type(np.nan)))]
         for given, gaps, missing in kinds:
             got = downsample(strict, given, factors, method, missing, (0,) * len(shape))
-            np.testing.assert_array_equal(
-                on_host(got),
-                _without(given, gaps, factors, method, missing.value),
-            )
+            np.testing.assert_array_equal(on_host(got), _without(given, gaps, factors, method, missing.value))
 
 
 @pytest.mark.parametrize("method", ORACLES)

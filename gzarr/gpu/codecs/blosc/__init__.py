@@ -28,14 +28,7 @@ from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
-from gzarr.gpu.codecs.transfers import (
-    as_rows,
-    copy_streams,
-    decode_on_host,
-    decompress,
-    new_rows,
-    rows_as_chunks,
-)
+from gzarr.gpu.codecs.transfers import as_rows, copy_streams, decode_on_host, decompress, new_rows, rows_as_chunks
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PLAIN
 from gzarr.gpu.kernels.parts import Shuffles
