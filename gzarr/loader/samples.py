@@ -277,7 +277,7 @@ def equal_extents(shapes: Mapping[str, tuple[int, ...]], naxes: int) -> tuple[in
         raise ValueError("no arrays to load from")
     for name, shape in shapes.items():
         if len(shape) < naxes:
-            raise ValueError(f"Crops has {naxes} axes, array {name!r} of shape {shape} has {len(shape)}")
+            raise ValueError(f"samples are cut along {naxes} axes, array {name!r} of shape {shape} has {len(shape)}")
     found = {name: shape[:naxes] for name, shape in shapes.items()}
     extents = next(iter(found.values()))
     if len(set(found.values())) > 1:

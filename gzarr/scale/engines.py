@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import lru_cache, partial
 from importlib import import_module
 from math import inf
@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from gzarr.concurrency import new_lock
 from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.scale.processes import Processes
@@ -260,14 +261,37 @@ def _unpacked(data: bytes) -> Callable[[int], Any]:
     return do
 
 
+_entering = new_lock()
+_units, _setting = 0, ExitStack()
+
+
+@contextmanager
+def _few_threads(threads: int | None) -> Iterator[None]:
+    """A context in which gzarr has so many threads, with others like it in other threads: the last one restores it."""
+    global _units  # noqa: PLW0603
+    if threads is None:
+        yield
+        return
+    with _entering:
+        if not _units:
+            _setting.enter_context(config.set({"threading.max_workers": threads}))
+        _units += 1
+    try:
+        yield
+    finally:
+        with _entering:
+            _units -= 1
+            if not _units:
+                _setting.close()
+
+
 def run_unit(
     token: Any, start: int, stop: int, threads: int | None, given: list[Any] | None = None
 ) -> tuple[list[Any], float, str]:
     """Do the blocks of a unit, in a worker. Returns: what was made of them, seconds, and where."""
     began = perf_counter()
     do = _unpacked(token) if isinstance(token, bytes) else token
-    context: Any = nullcontext() if threads is None else config.set({"threading.max_workers": threads})
-    with context:
+    with _few_threads(threads):
         unit: Any = getattr(do, "unit", None)  # of what is opened once for all blocks
         each = zip(range(start, stop)) if given is None else zip(range(start, stop), given, strict=True)
         made = [do(*one) for one in each] if unit is None else unit(range(start, stop))

@@ -427,7 +427,7 @@ BAD = [
     ({"window": gzarr.Window(500)}, ValueError, "500 rows"),
     ({"window": 8}, TypeError, "Window"),
     ({"crops": gzarr.Crops((8, 60, 5))}, ValueError, "larger than the arrays"),
-    ({"crops": gzarr.Crops((1, 1, 1, 1))}, ValueError, "Crops has 4 axes, .* has 3"),
+    ({"crops": gzarr.Crops((1, 1, 1, 1))}, ValueError, "along 4 axes, array .* has 3"),
     ({"crops": gzarr.Crops((1, 1)), "arrays": [np.ones(3), np.ones(3)]}, ValueError, "Crops has 2 axes, .* has 1"),
     ({"arrays": []}, TypeError, "the list is empty"),
     ({"cache": 5}, TypeError, "cache must be the path of a folder, got 5"),

@@ -211,9 +211,9 @@ def test_a_part_without_samples_is_refused() -> None:
         (
             lambda: make_samples({"x": (3, 4), "y": (3,)}, crops=Crops((1, 1))),
             ValueError,
-            r"'y' has shape \(3,\).*2 axes",
+            r"along 2 axes, array 'y' of shape \(3,\) has 1",
         ),
-        (lambda: make_samples({"x": ()}), ValueError, r"'x' has shape \(\); .* along 1 axes"),
+        (lambda: make_samples({"x": ()}), ValueError, r"along 1 axes, array 'x' of shape \(\) has 0"),
         (lambda: make_samples({"x": (0, 3)}), ValueError, r"'x' of shape \(0, 3\) has no samples"),
         (lambda: make_samples({"x": (9,)}, window=Window(2), crops=Crops(2)), ValueError, "exclude each other"),
         (lambda: make_samples({"x": (9,)}, window=8), TypeError, "window must be a gzarr.Window.* got 8"),

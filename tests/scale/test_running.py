@@ -5,16 +5,18 @@ import os
 import signal
 import struct
 import sys
-from concurrent.futures import CancelledError, ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from resource import RUSAGE_SELF, getrusage
-from time import process_time
+from threading import Barrier
+from time import process_time, sleep
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import gzarr
 from gzarr.errors import StoreError
 from gzarr.scale import engines
 from gzarr.scale.blocks import BlockPlan, JobPart, parse_part
@@ -170,6 +172,23 @@ def test_a_cluster_without_workers_is_told(answers: bool, monkeypatch: pytest.Mo
         pytest.raises(StoreError, match="the cluster has had no worker for 1 s"),
     ):
         run([BlockPlan(name="a", n=3, do=int)], client)
+
+
+def test_units_in_threads_leave_the_number_of_threads_as_it_was() -> None:
+    before, seen, meeting = gzarr.config.get("threading.max_workers"), list[Any](), Barrier(2)
+
+    def do(number: int) -> None:
+        meeting.wait(60)
+        seen.append(gzarr.config.get("threading.max_workers"))
+        if number:  # the other one, which began first, ends first
+            first.result(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(engines.run_unit, do, 0, 1, 1)
+        while not engines._units:
+            sleep(0.001)
+        pool.submit(engines.run_unit, do, 1, 2, 1).result(60)
+    assert (seen, gzarr.config.get("threading.max_workers")) == ([1, 1], before)
 
 
 def test_parts_are_all_and_disjoint() -> None:
