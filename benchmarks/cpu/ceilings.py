@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby, islice, product
+from itertools import groupby, product
 from math import ceil, prod
 from pathlib import Path
 from time import perf_counter
@@ -29,7 +29,7 @@ from benchmarks.cpu.counted import Call, Counted, Counts, Watched, count
 from benchmarks.cpu.data import CONSOLIDATED, DATASETS, GROUP, Cache, Layout, Scale
 from benchmarks.cpu.libraries import LIBRARIES
 from benchmarks.cpu.measure import DELAY_S, RATE, machine, servers
-from benchmarks.cpu.race import ROOT
+from benchmarks.cpu.race import ROOT, make_data, running
 from benchmarks.cpu.report import digits, grid, insert
 from benchmarks.cpu.rows_many import LISTED, PATHS, TILES
 from benchmarks.cpu.workloads import Bench, Task, Workload, remove
@@ -40,7 +40,8 @@ START = "<!-- ceilings: generated -->"
 PARTS = ("network", "files", "codec", "copies", "pages")
 PAGE = 4096
 BUDGET_S = 0.1  # of one measurement
-SAMPLE = 64  # chunks that a codec is timed with
+SAMPLE = 64  # chunks that a codec is timed with, at most
+SAMPLE_NBYTES = 64 << 20  # of these chunks, at most
 #: Datasets whose chunks are those of another one, and those whose chunks are none.
 ALIKE = {TILES: "lz4-i4-small", CONSOLIDATED: "lz4-i4-small"}
 NO_CHUNKS = (GROUP, LISTED, PATHS)
@@ -195,9 +196,11 @@ class ChunkTime(NamedTuple):
     encoded_nbytes: float = 1.0
 
 
-def chunks_of(values: Any, shape: Sequence[int]) -> Iterator[Any]:
-    """The chunks of an array, one after the other."""
-    for corner in product(*(range(0, n, length) for n, length in zip(values.shape, shape, strict=True))):
+def some_chunks(values: Any, shape: Sequence[int]) -> Iterator[Any]:
+    """Some chunks of an array, evenly spread: how well values are compressed differs from place to place."""
+    corners = list(product(*(range(0, n, length) for n, length in zip(values.shape, shape, strict=True))))
+    n = min(len(corners), SAMPLE, max(SAMPLE_NBYTES // (prod(shape) * values.dtype.itemsize), 4))
+    for corner in (corners[i * len(corners) // n] for i in range(n)):
         place = tuple(slice(start, start + length) for start, length in zip(corner, shape, strict=True))
         yield np.ascontiguousarray(values[place])
 
@@ -213,13 +216,13 @@ def chunk_time(dataset: str, bench: Bench, rounds: int) -> ChunkTime:
     chain = codecs(layout)
     if not chain:
         return ChunkTime()
-    sample = list(islice(chunks_of(bench.values(dataset), layout.chunks), SAMPLE))
+    sample = list(some_chunks(bench.values(dataset), layout.chunks))
     sample = [each.astype(object) for each in sample] if layout.dtype == "string" else sample
     warm = np.empty(sample[0].nbytes, "u1")
     frames = [encoded(each, chain) for each in sample]
     n = len(sample)
     return ChunkTime(
-        encode_s=seconds(lambda: [encoded(each, chain) for each in sample[: n // 8 or 1]], rounds) / (n // 8 or 1),
+        encode_s=seconds(lambda: [encoded(each, chain) for each in sample], rounds) / n,
         decode_s=seconds(lambda: [decode(each, chain, warm) for each in frames], rounds) / n,
         encoded_nbytes=sum(len(each) for each in frames) / n,
     )
@@ -387,6 +390,8 @@ def main() -> None:
         parser.error(f"no row contains {' or '.join(options.only)}; python -m benchmarks.cpu --list shows all")
     data = Cache(options.cache.resolve(), Scale(), options.written and options.written.resolve())
     rows = []
+    with running(["gzarr"], {"v3": sys.executable}, data) as runners:
+        make_data(runners, chosen, data)
     with servers(data) as urls:
         own = Bench(LIBRARIES["gzarr"][1](), data, data.scratch / "ceilings", *urls)
         counted = Bench(Counted(), data, data.scratch / "counted", *urls)

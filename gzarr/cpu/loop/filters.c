@@ -206,20 +206,32 @@ static uint64_t as_booleans(uint64_t word) {
 static int64_t padding_of(int64_t n) { return (8 - n % 8) % 8; }
 
 static bool pack_bits(const Filter *f, const char *src, char *dst) {
+    const int64_t whole = f->nbytes & ~7;
+    uint64_t word;
     *dst++ = (char)padding_of(f->nbytes);
-    for (int64_t i = 0; i < f->nbytes; i += 8) {
-        uint64_t word = 0;
-        memcpy(&word, src + i, (size_t)(f->nbytes - i < 8 ? f->nbytes - i : 8));
+    for (int64_t i = 0; i < whole; i += 8) {
+        memcpy(&word, src + i, 8);
         *dst++ = (char)(as_booleans(word) * SPREAD >> 56);
+    }
+    if (whole < f->nbytes) {
+        word = 0;
+        memcpy(&word, src + whole, (size_t)(f->nbytes - whole));
+        *dst = (char)(as_booleans(word) * SPREAD >> 56);
     }
     return true;
 }
 
 static bool unpack_bits(const Filter *f, const char *src, char *dst) {
     if (*src++ != padding_of(f->nbytes)) return false;
-    for (int64_t i = 0; i < f->nbytes; i += 8) {
-        const uint64_t word = as_booleans((uint8_t)*src++ * ONES & BITS);
-        memcpy(dst + i, &word, (size_t)(f->nbytes - i < 8 ? f->nbytes - i : 8));
+    const int64_t whole = f->nbytes & ~7;
+    uint64_t word;
+    for (int64_t i = 0; i < whole; i += 8) {
+        word = as_booleans((uint8_t)*src++ * ONES & BITS);
+        memcpy(dst + i, &word, 8);
+    }
+    if (whole < f->nbytes) {
+        word = as_booleans((uint8_t)*src * ONES & BITS);
+        memcpy(dst + whole, &word, (size_t)(f->nbytes - whole));
     }
     return true;
 }
