@@ -47,7 +47,7 @@ def _program(seed: list[int], folder: Path) -> Any:
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(seed)
     pipelines = [zarr.config.get("codec_pipeline.path")]
-    install("cpu", whole_selections=bool(rng.integers(2)))
+    install("cpu")
     pipelines.append(zarr.config.get("codec_pipeline.path"))
     layout = _layout(rng)
     folders: list[Any] = [folder / name for name in "ab"] if rng.integers(2) else [{}, {}]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gzarr.concurrency import Pool
-from gzarr.errors import GzarrError, MissingExtraError
+from gzarr.errors import MissingExtraError
 
 try:
     import zarr
@@ -48,7 +48,7 @@ _BUFFERS = {
 }
 
 
-def install(device: str = "auto", *, whole_selections: bool = False) -> None:
+def install(device: str = "auto") -> None:
     """Let zarr-python read and write with gzarr: arrays that are opened from now on, in this process.
 
     Parameters
@@ -56,10 +56,6 @@ def install(device: str = "auto", *, whole_selections: bool = False) -> None:
     device : {"auto", "cpu", "cuda"}, optional
         "auto" keeps the memory that zarr-python reads into: the GPU's after ``zarr.config.enable_gpu()``, or else the
         host's. "cuda" and "cpu" choose it.
-    whole_selections : bool, optional
-        Whether to replace the function of zarr-python that makes an entry for each chunk of a read, which takes longer
-        than reading small chunks does.
-        It is private to zarr-python: a version without it reads by chunk. This lasts as long as the process.
 
     Raises
     ------
@@ -86,13 +82,6 @@ def install(device: str = "auto", *, whole_selections: bool = False) -> None:
 
         backend_for(device)  # says what is missing
     zarr.config.set({"codec_pipeline.path": f"{__name__}.{CodecPipeline.__name__}", **_BUFFERS[device]})
-    if whole_selections:
-        try:
-            from gzarr.interop.zarr.whole_selections import replace_planning
-
-            replace_planning(CodecPipeline)
-        except (ImportError, GzarrError) as error:
-            _logger.debug("zarr-python plans reads: %s", error)
 
 
 @dataclass(frozen=True)
@@ -106,7 +95,7 @@ class CodecPipeline(BatchedCodecPipeline):
     """
 
     source: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
-    _bound: "tuple[Any, BoundArray | Exception] | None" = field(default=None, init=False, compare=False, repr=False)
+    _bound: "BoundArray | Exception | None" = field(default=None, init=False, compare=False, repr=False)
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Any) -> "CodecPipeline":
@@ -140,7 +129,7 @@ class CodecPipeline(BatchedCodecPipeline):
         if self.source is not None and batch:
             try:
                 if not self._write_at_once(batch, value, drop_axes):
-                    await self.in_thread(self._write, batch, value, drop_axes)
+                    await self._in_thread(self._write, batch, value, drop_axes)
             except Exception as error:  # noqa: BLE001  # as in `read`
                 _logger.debug("zarr-python writes %r: %s", batch[0][0], error)
             else:
@@ -155,7 +144,7 @@ class CodecPipeline(BatchedCodecPipeline):
             fetched = await bound.fetch(batch)
             if fetched is not None and bound.is_small(batch, out):
                 return bound.read(batch, out, drop_axes, asyncio.get_running_loop(), fetched)
-        await self.in_thread(self._read_now, batch, out, drop_axes, fetched)
+        await self._in_thread(self._read_now, batch, out, drop_axes, fetched)
         return None
 
     def _read_now(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...], fetched: Any, loop: Any) -> None:
@@ -166,7 +155,7 @@ class CodecPipeline(BatchedCodecPipeline):
         """Whether gzarr knows the array, and its store answers by coroutines that may wait for a server."""
         return self._bound is not None and self.bound().waits
 
-    async def in_thread(self, function: Callable[..., None], *args: Any) -> None:
+    async def _in_thread(self, function: Callable[..., None], *args: Any) -> None:
         """Call a function, with the running event loop after its arguments, in a thread."""
         loop = asyncio.get_running_loop()
         if not self.waits:
@@ -196,26 +185,22 @@ class CodecPipeline(BatchedCodecPipeline):
     def _write(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
         self.bound().write(batch, value, drop_axes, loop)
 
-    def bound(self, metadata: Any = None) -> "BoundArray":
-        """Return the array as gzarr knows it. metadata: those of now, if they are known.
-
-        Raises: whatever is the reason why gzarr does not know it.
-        """
+    def bound(self) -> "BoundArray":
+        """Return the array as gzarr knows it. Raises: whatever is the reason why gzarr does not know it."""
         if self.source is None:
             raise ValueError("the pipeline inside a shard")
         bound = self._bound
-        if bound is None or (metadata is not None and metadata is not bound[0]):
+        if bound is None:
             from gzarr.interop.zarr.arrays import bind
 
-            metadata = self.source[0] if metadata is None else metadata
             try:
-                bound = metadata, bind(metadata, self.source[1])
+                bound = bind(*self.source)
             except Exception as error:  # noqa: BLE001  # each later read would meet it again
-                bound = metadata, error
+                bound = error
             object.__setattr__(self, "_bound", bound)
-        if isinstance(bound[1], Exception):
-            raise bound[1]
-        return bound[1]
+        if isinstance(bound, Exception):
+            raise bound
+        return bound
 
 
 def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from operator import lt
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from zarr.core.buffer import cpu
@@ -52,9 +52,6 @@ _KNOWN_CODECS = ("zarr.codecs.", "numcodecs.")
 _HOST, _GPU = "zarr.core.buffer.cpu", "zarr.core.buffer.gpu"
 
 _kept: "dict[Hashable, BoundArray]" = {}
-
-#: What zarr-python reads or writes with: the store, the array's settings, and the buffers' prototype.
-Using: TypeAlias = tuple[Any, Any, Any]
 
 
 def bind(metadata: Any, store: Any) -> "BoundArray":
@@ -160,29 +157,19 @@ class BoundArray:
     ) -> None:
         """Read what a batch takes. fetched: its chunks, if they are there (`fetch`). Raises: GzarrError."""
         began = perf_counter()
-        place, spec = batch[0][:2]
-        target, device = self._array((place.store, spec.config, spec.prototype), out)
+        target, device = self._array(batch, out)
         taken, grid = self._take(batch, drop_axes, target.shape, writing=False)
         fields = None if _same(target.dtype, self.dtype) else self._fields(target.dtype)
         io = self._io(taken, grid, device, loop)
         if fetched is not None:
             io = io._replace(store=MemoryStore(fetched), compiled=None)
-        self._read(io, taken, (target, fields), spec.config)
+        self._read(io, taken, target, fields, batch[0][1].config)
         if self.is_small(batch, target):
             self._note(began)
 
-    def read_taken(self, taken: Taken, using: Using, out: Any, fields: Fields, loop: Any) -> None:
-        """Read a selection. Raises: GzarrError."""
-        began = perf_counter()
-        target, device = self._array(using, out)
-        self._read(self._io(taken, self.meta.grid, device, loop), taken, (target, fields), using[1])
-        if not target.shape:
-            self._note(began)
-
-    def _read(self, io: ArrayIO, taken: Taken, into: tuple[Any, Fields], config: Any) -> None:
+    def _read(self, io: ArrayIO, taken: Taken, target: Any, fields: Fields, config: Any) -> None:
         if getattr(config, "read_missing_chunks", True) is False:
             raise NotHandledError("missing chunks are errors")
-        target, fields = into
         if taken.view is not None:
             target = target[taken.view]
         io = for_one_read(io, config)
@@ -220,8 +207,8 @@ class BoundArray:
         began = perf_counter()
         if self.zarr_store.read_only:
             raise NotHandledError("the store is read-only")
-        place, spec = batch[0][:2]
-        data, device = self._array((place.store, spec.config, spec.prototype), value)
+        data, device = self._array(batch, value)
+        keep_empty = batch[0][1].config.write_empty_chunks
         own = self.meta.data_type.dtype
         if data.dtype != own:
             if lacks_unit(own):
@@ -234,22 +221,22 @@ class BoundArray:
         elif taken.view is not None:
             data = data[taken.view]
         basic, key = _basic(io, taken)
-        done = basic is not None and basic.write(key, data, keep_empty=spec.config.write_empty_chunks)
+        done = basic is not None and basic.write(key, data, keep_empty=keep_empty)
         if not done and not only_at_once:
             plan = make_plan(taken.selection, io.layout.grid)
-            engine.write((WriteJob(io, plan, data, None, spec.config.write_empty_chunks),))
+            engine.write((WriteJob(io, plan, data, None, keep_empty),))
             done = True
         if len(batch) == 1:
             self._note(began)
         return done
 
-    def _array(self, using: Using, buffer: Any) -> tuple[Any, str]:
+    def _array(self, batch: Batch, buffer: Any) -> tuple[Any, str]:
         """Return the array in a buffer, and its device."""
-        store, _, prototype = using
-        if store is not self.zarr_store:
+        place, spec = batch[0][:2]
+        if place.store is not self.zarr_store:
             raise NotHandledError("another store than the array's")
         kind = type(buffer).__module__
-        if kind != prototype.buffer.__module__:
+        if kind != spec.prototype.buffer.__module__:
             raise NotHandledError("buffers of two kinds")
         data = buffer.as_ndarray_like()
         if kind == _GPU:

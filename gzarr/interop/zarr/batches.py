@@ -159,7 +159,7 @@ def _points(batch: Batch, split: Split, grid: Grid, shape: Coords) -> Taken:
     for i, axis in enumerate(grid):
         starts = np.repeat([axis.bounds(c[i])[0] for c in chunks], counts)
         found = np.concatenate([np.asarray(entry[2][i], np.int64) for entry in batch]) + starts
-        coords.append(found if order is None or not shape else scattered(found, order))
+        coords.append(found if order is None or not shape else _scattered(found, order))
     size = coords[0].size
     if shape not in ((), (size,)):
         raise NotHandledError(f"an array of shape {shape} for {size} points")
@@ -167,7 +167,7 @@ def _points(batch: Batch, split: Split, grid: Grid, shape: Coords) -> Taken:
     return Taken(path, Points(tuple(coords), (size,)), None, lasts, (None,) * len(grid))
 
 
-def scattered(values: Indices, order: Any) -> Indices:
+def _scattered(values: Indices, order: Any) -> Indices:
     """Put sorted values back to where they come from."""
     found = np.empty_like(values)
     found[order] = values

@@ -41,11 +41,10 @@ ADVANCED = {
 }
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["by chunk", "whole"])
-def pipeline(request, caplog, monkeypatch):
+@pytest.fixture(autouse=True)
+def pipeline(caplog):
     caplog.set_level(logging.DEBUG, "gzarr.interop.zarr")
-    monkeypatch.setattr(zarr.core.array, "_get_selection", zarr.core.array._get_selection)
-    install(whole_selections=request.param)
+    install()
     yield
     zarr.config.reset()
 
@@ -139,11 +138,9 @@ def test_big_endian_elements(dtype, zarr_format):
     assert array[:].astype(">i8").tolist() == own(array)[:].astype(">i8").tolist() == values.astype(">i8").tolist()
 
 
-def test_fields_that_are_known_by_their_dtype(request):
+def test_fields_that_are_known_by_their_dtype():
     array = create(shape=5, chunks=3, dtype=RECORD)
     array[:] = values = np.array([(i, i / 2, -i) for i in range(5)], RECORD)
-    if "whole" in request.node.name:
-        np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields="c"), values["c"][1:5])
     np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields="b"), values["b"][1:5])
     np.testing.assert_array_equal(array.get_basic_selection(slice(1, 5), fields=["c", "a"]), values[["c", "a"]][1:5])
 
@@ -500,10 +497,3 @@ def test_single_slow_reads_do_not_make_a_store_slow(monkeypatch):
     for _ in range(4):
         array[3, 3]
     assert not bound.is_quick
-
-
-def test_a_zarr_python_that_plans_in_another_way_reads_by_chunk(monkeypatch, caplog):
-    monkeypatch.delattr(zarr.core.array, "_get_selection")
-    install(whole_selections=True)
-    assert "plans reads in another way" in caplog.text
-    monkeypatch.undo()
