@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # what `__getattr__` finds
     from gzarr import images as images
     from gzarr import interop as interop
     from gzarr.advising import Advice, GroupAdvice, advise
-    from gzarr.api.aio import aopen, aopen_array, aopen_group
     from gzarr.api.checking import compare, repair, verify
     from gzarr.api.consolidated import consolidate_metadata, open_consolidated
     from gzarr.api.create import array, create, create_array, empty, full, ones, zeros
@@ -104,7 +103,6 @@ _MODULES = frozenset({"api", "codecs", "convert", "dtype", "errors", "images", "
 # and entry points import this package long before they need all of it.
 _NAMES = {
     "gzarr.advising": "Advice GroupAdvice advise",
-    "gzarr.api.aio": "aopen aopen_array aopen_group",
     "gzarr.api.checking": "Comparison Repair Verification compare repair verify",
     "gzarr.api.consolidated": "consolidate_metadata open_consolidated",
     "gzarr.api.create": "array create create_array empty full ones zeros",
@@ -230,9 +228,6 @@ __all__ = [
     "ZipStore",
     "__version__",
     "advise",
-    "aopen",
-    "aopen_array",
-    "aopen_group",
     "array",
     "array_namespace",
     "codecs",

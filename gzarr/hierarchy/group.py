@@ -694,8 +694,8 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
     async def amembers(self, max_depth: int | None = 0) -> AsyncIterator[tuple[str, Array | Self]]:
         """List everything in the group without blocking: ``async for path, node in group.amembers()``.
 
-        Each group is listed when it is reached. A member whose path is known is opened by ``gzarr.aopen(group,
-        path=...)``.
+        Each group is listed when it is reached. A member whose path is known is opened by
+        ``asyncio.to_thread(gzarr.open, group, path=...)``.
 
         Parameters
         ----------

@@ -1,11 +1,8 @@
 """`gzarr.profile`: where the time of reads and writes goes, stage by stage, and how far stages overlap."""
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from gzarr.profiling.recorder import MAX_ROWS, Recorder, Row, Stage, active, recorder_for
@@ -73,20 +70,6 @@ class Profile:
                 del now[side][batch]
             before = time
         return total
-
-    def to_chrome_trace(self, path: str | PathLike[str]) -> None:
-        """Write the timeline to a JSON file that chrome://tracing and ui.perfetto.dev draw."""
-        threads = {name: number for number, name in enumerate(dict.fromkeys(row.thread for row in self.timeline))}
-        events: list[dict[str, Any]] = [
-            {"name": "thread_name", "ph": "M", "pid": 0, "tid": number, "args": {"name": name}}
-            for name, number in threads.items()
-        ]
-        events += [
-            {"name": row.stage, "ph": "X", "pid": 0, "tid": threads[row.thread], "args": {"batch": row.batch}}
-            | {"ts": row.start * 1e6, "dur": (row.end - row.start) * 1e6}
-            for row in self.timeline
-        ]
-        Path(path).write_text(json.dumps({"traceEvents": events}))
 
     def __str__(self) -> str:
         if not self.stages:

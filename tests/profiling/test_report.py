@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-import json
 import threading
 from itertools import pairwise
 
@@ -290,17 +289,6 @@ def test_overlap_is_that_of_different_batches() -> None:
     assert p.overlap_s("decode", "decode") == pytest.approx(1.0)
     assert p.overlap_s("read", "read") == 0
     assert p.overlap_s("read", "check") == 0
-
-
-def test_a_trace_for_viewers(tmp_path) -> None:
-    array = stored()
-    with gzarr.profile() as p:
-        array[:]
-    p.to_chrome_trace(tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    drawn = [event for event in events if event["ph"] == "X"]
-    assert [(e["name"], e["args"]["batch"]) for e in drawn] == [(row.stage, row.batch) for row in p.timeline]
-    assert {e["tid"] for e in drawn} == {e["tid"] for e in events if e["ph"] == "M"}
 
 
 def test_rates_go_by_the_larger_time_and_size() -> None:
