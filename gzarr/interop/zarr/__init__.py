@@ -15,9 +15,9 @@ or write.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gzarr.concurrency import Pool
@@ -161,19 +161,8 @@ class CodecPipeline(BatchedCodecPipeline):
         if not self.waits:
             await asyncio.to_thread(function, *args, loop)
             return
-        done, context = loop.create_future(), copy_context()
-
-        def task() -> None:
-            error: BaseException | None = None
-            try:
-                context.run(function, *args, loop)
-            except BaseException as raised:  # noqa: BLE001  # raised again by what awaits it
-                error = raised
-            with suppress(RuntimeError):  # the event loop is closed
-                loop.call_soon_threadsafe(_settle, done, error)
-
-        _waiting.submit(task, _MAX_WAITING)
-        await done
+        task = partial(copy_context().run, function, *args, loop)
+        await asyncio.wrap_future(_waiting.future(task, _MAX_WAITING))
 
     def _write_at_once(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...]) -> bool:
         """Write a small chunk, if a thread is likely to begin no sooner. Returns: whether that was done."""
@@ -201,15 +190,6 @@ class CodecPipeline(BatchedCodecPipeline):
         if isinstance(bound, Exception):
             raise bound
         return bound
-
-
-def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
-    if done.done():  # cancelled
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
 
 
 register_pipeline(CodecPipeline)
