@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -167,17 +168,7 @@ class Pool:
     def future(self, function: Callable[[], T], most: int) -> Future[T]:
         """Call a function on one of at most so many threads. Returns: its future."""
         future = Future[T]()
-
-        def task() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    made = function()
-                except BaseException as error:  # noqa: BLE001 - raised where the future is asked
-                    future.set_exception(error)
-                else:
-                    future.set_result(made)
-
-        self.submit(task, most)
+        self.submit(partial(_answer, future, function), most)
         return future
 
     def _grow(self, most: int) -> None:
@@ -222,6 +213,16 @@ def reraise(error: BaseException | None) -> None:
             raise error
         finally:
             del error
+
+
+def _answer(future: Future[T], function: Callable[[], T]) -> None:
+    try:
+        if future.set_running_or_notify_cancel():
+            future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - raised where the future is asked
+        future.set_exception(error)
+    finally:
+        del future  # no cycle of an error and this frame
 
 
 def _outcome(function: Callable[[], T]) -> tuple[list[T], BaseException | None]:

@@ -34,15 +34,11 @@ async def run_in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """
     import asyncio  # callers that await have loaded it; others need not
 
-    future: Future[T] = Future()
-    _calls.add(future)
     work = partial(contextvars.copy_context().run, call, *args, **kwargs)
-    try:
-        most = max(int(config["async.concurrency"]), 1)
-        _pool(most).submit(partial(_answer, future, work), most)
-    except RuntimeError:  # the system has no thread for it
-        _calls.discard(future)
-        raise
+    most = max(int(config["async.concurrency"]), 1)
+    future: Future[T] = _pool(most).future(work, most)
+    _calls.add(future)
+    future.add_done_callback(_calls.discard)
     return await asyncio.wrap_future(future)
 
 
@@ -55,21 +51,6 @@ def _pool(most: int) -> Pool:
             if other != most:
                 _pools.pop(other, None)
     return pool
-
-
-def _answer(future: Future[T], work: Callable[[], T]) -> None:
-    try:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-    finally:
-        _calls.discard(future)
-        del future  # no cycle of an error and this frame
 
 
 after_fork(_calls.clear)

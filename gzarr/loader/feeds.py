@@ -18,7 +18,7 @@ from gzarr.chunk_io.reference import ReadJob
 from gzarr.indexing.selection import Indices
 from gzarr.loader.arrays import Reader
 from gzarr.loader.leases import Lease, Leases
-from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, Planner, PlanStep, PoolPlanner
+from gzarr.loader.look_ahead import EpochPlan, Planner, PlanStep
 from gzarr.loader.pool import Room
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -159,7 +159,7 @@ class PoolFeed(Feed):
 
     def __init__(self, source: FeedSource, epoch: EpochPlan, room: Room, held: FeedMemory) -> None:
         super().__init__(source, epoch, held.leases, room.slots)
-        self._planner = PoolPlanner(epoch, room.slots, room.ahead, room.horizon)
+        self._planner = room.planner(epoch)
         self._pool: Any = held.pool
 
     def step(self, n: int) -> Planned:
@@ -190,7 +190,7 @@ class DirectFeed(Feed):
         self._rows = epoch.batch_size
         blocks = room.slots // self._rows
         super().__init__(source, epoch, leases, blocks * self._rows)
-        self._planner = DirectPlanner(epoch, blocks) if leader is None else leader._planner  # noqa: SLF001 - alike
+        self._planner = room.planner(epoch) if leader is None else leader._planner  # noqa: SLF001 - alike
         self._leader = leader
         self.followers: list[DirectFeed] = []
         self.told = deque[tuple[PlanStep, Any]]()  # by the leader: a step, and the plan of its read

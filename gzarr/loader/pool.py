@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gzarr.indexing.grid import Grid
-from gzarr.loader.look_ahead import KNOWN_NBYTES, mode_of
+from gzarr.loader.look_ahead import KNOWN_NBYTES, DirectPlanner, EpochPlan, Planner, PoolPlanner, mode_of
 
 #: Factors of units that sizes of memory may have.
 _UNITS = {"": 1, "b": 1} | {
@@ -113,6 +113,12 @@ class Room(NamedTuple):
     slots: int
     ahead: int
     horizon: int = 0
+
+    def planner(self, epoch: EpochPlan) -> Planner:
+        """A planner that stands at the start of an epoch."""
+        if self.mode == "pool":
+            return PoolPlanner(epoch, self.slots, self.ahead, self.horizon)
+        return DirectPlanner(epoch, self.slots // epoch.batch_size)
 
 
 def batches_of_step(batch_nbytes: int, *, waits: bool) -> int:

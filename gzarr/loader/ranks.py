@@ -23,72 +23,21 @@ from gzarr.loader.order import Ints
 History: TypeAlias = tuple[tuple[int, int], ...]
 
 
-class Interleaved(NamedTuple):
-    """Whole batches in turn.
-
-    Attributes
-    ----------
-    total : int
-        Number of positions in the epoch.
-    start : int
-        How many of them were taken before.
-    batch_size, rank, world_size : int
-        Samples in a batch, number of this rank, number of ranks.
-    drop_last : bool
-        Whether the last incomplete step is dropped.
-    """
-
-    total: int
-    start: int
-    batch_size: int
-    rank: int
-    world_size: int
-    drop_last: bool
-
-    @property
-    def whole(self) -> int:
-        """Number of samples that this rank takes in complete steps."""
-        return (self.total - self.start) // (self.world_size * self.batch_size) * self.batch_size
-
-    @property
-    def last(self) -> int:
-        """Number of samples that each rank takes in the last, incomplete step."""
-        rest = self.total - self.start - self.whole * self.world_size
-        return 0 if self.drop_last else -(-rest // self.world_size)
-
-    @property
-    def n(self) -> int:
-        """Number of samples that this rank takes, those included that are taken twice."""
-        return self.whole + self.last
-
-    def positions(self, lo: int, hi: int) -> Ints:
-        """The positions of this rank's samples ``lo`` to ``hi``."""
-        at = np.arange(lo, hi)
-        step, row = np.divmod(at, self.batch_size)
-        found = self.start + (step * self.world_size + self.rank) * self.batch_size + row
-        if hi > self.whole:
-            last = self.start + self.whole * self.world_size + self.rank * self.last + at - self.whole
-            found = np.where(at < self.whole, found, last % self.total)
-        return found
-
-    def history(self, taken: int) -> History:
-        """What all ranks have taken when each has taken so many samples, whole steps of this share."""
-        return ((1, min(self.start + taken * self.world_size, self.total)),)
-
-
-class ContiguousShare(NamedTuple):
-    """One of the equal contiguous parts of what is left of an epoch.
+class RankShare(NamedTuple):
+    """What one rank takes of what is left of an epoch: whole batches in turn, or one of equal contiguous parts.
 
     Attributes
     ----------
     total : int
         Number of positions in the epoch.
     before : tuple
-        What was taken by other numbers of ranks.
+        What was taken before: of contiguous parts, by other numbers of ranks.
     start : int
         How many samples each rank had taken before, of this part.
     batch_size, rank, world_size : int
         Samples in a batch, number of this rank, number of ranks.
+    contiguous : bool
+        Whether it is a part.
     drop_last : bool
         Whether the last incomplete step is dropped.
     """
@@ -99,6 +48,7 @@ class ContiguousShare(NamedTuple):
     batch_size: int
     rank: int
     world_size: int
+    contiguous: bool
     drop_last: bool
 
     @property
@@ -113,6 +63,8 @@ class ContiguousShare(NamedTuple):
         """The positions of this rank's samples ``lo`` to ``hi``."""
         if lo >= hi:
             return np.empty(0, np.int64)
+        if not self.contiguous:
+            return self._in_turn(np.arange(lo, hi))
         runs = left(self.total, self.before)
         lengths = np.cumsum([stop - start for start, stop in runs])
         begin = self.rank * int(lengths[-1]) // self.world_size + self.start
@@ -121,17 +73,27 @@ class ContiguousShare(NamedTuple):
         stops = np.array([stop for _, stop in runs])
         return np.asarray(stops[run] - lengths[run] + at, np.int64)
 
+    def _in_turn(self, at: Ints) -> Ints:
+        """The positions of samples if batches are taken in turn."""
+        rest = nleft(self.total, self.before)
+        whole = rest // (self.world_size * self.batch_size) * self.batch_size  # samples in complete steps
+        step, row = np.divmod(at, self.batch_size)
+        found = (step * self.world_size + self.rank) * self.batch_size + row
+        if at[-1] >= whole:
+            last = whole * self.world_size + self.rank * (self.n - whole) + at - whole
+            found = np.where(at < whole, found, last)
+        return (self.total - rest + found) % self.total
+
     def history(self, taken: int) -> History:
-        """What all ranks have taken when each has taken so many samples of this share."""
-        return (*self.before, (self.world_size, self.start + taken))
-
-
-Share: TypeAlias = Interleaved | ContiguousShare
+        """What all ranks have taken when each has taken so many samples of this share, in turn whole steps."""
+        if self.contiguous:
+            return (*self.before, (self.world_size, self.start + taken))
+        return ((1, min(self.total - nleft(self.total, self.before) + taken * self.world_size, self.total)),)
 
 
 def make_share(
     total: int, history: History = (), *, batch_size: int, rank: int, world_size: int, contiguous: bool, drop_last: bool
-) -> Share:
+) -> RankShare:
     """What one rank takes of an epoch.
 
     Parameters
@@ -139,7 +101,7 @@ def make_share(
     total : int
         Number of positions in the epoch.
     history : tuple
-        What was taken before, as `Share.history` says it.
+        What was taken before, as `RankShare.history` says it.
     batch_size, rank, world_size : int
         Samples in a batch, number of this rank, number of ranks.
     contiguous : bool
@@ -147,13 +109,12 @@ def make_share(
     drop_last : bool
         Whether the last incomplete step is dropped; else its missing samples are taken a second time.
     """
-    if not contiguous:
-        taken = sum(ranks * taken for ranks, taken in history)
-        return Interleaved(total, min(taken, total), batch_size, rank, world_size, drop_last)
     before, start = history, 0
-    if history and history[-1][0] == world_size:  # the same parts go on
+    if not contiguous:
+        before = ((1, sum(ranks * taken for ranks, taken in history)),)
+    elif history and history[-1][0] == world_size:  # the same parts go on
         before, start = history[:-1], history[-1][1]
-    return ContiguousShare(total, before, start, batch_size, rank, world_size, drop_last)
+    return RankShare(total, before, start, batch_size, rank, world_size, contiguous, drop_last)
 
 
 def left(total: int, history: History) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from gzarr.loader.node import NodeTurn, parse_share
 from gzarr.loader.order import Order, Recent, Weighted, is_repeatable, make_order, make_sampled, parse_shuffle
 from gzarr.loader.pool import Room, Want, batches_of_step, choose_kept, divide, parse_memory
 from gzarr.loader.ragged import Ragged, are_like
-from gzarr.loader.ranks import History, Share, is_within, make_share, parse_ranks
+from gzarr.loader.ranks import History, RankShare, is_within, make_share, parse_ranks
 from gzarr.loader.samples import Samples
 from gzarr.loader.shared_feeds import SharedFeed, joint_positions
 from gzarr.loader.sources import Kept, collect, find_backend, parse_dtypes, parse_target, through_cache
@@ -276,7 +276,7 @@ class Setup:
             self.samples.n, self.shuffle, seed=self.seed, epoch=epoch, runs=runs, block_chunks=self.block_chunks
         )
 
-    def share(self, total: int, history: History = ()) -> Share:
+    def share(self, total: int, history: History = ()) -> RankShare:
         """What this rank takes of so many positions."""
         return make_share(
             total,

@@ -19,10 +19,10 @@ from gzarr.chunk_io.reference import ReadJob
 from gzarr.indexing.selection import Indices
 from gzarr.loader.feeds import Bools, Feed, FeedSource, planned
 from gzarr.loader.leases import Lease, Leases
-from gzarr.loader.look_ahead import DirectPlanner, EpochPlan, PoolPlanner
+from gzarr.loader.look_ahead import EpochPlan
 from gzarr.loader.node import NodeTurn
 from gzarr.loader.pool import Room
-from gzarr.loader.ranks import Share
+from gzarr.loader.ranks import RankShare
 from gzarr.loader.sources import on_device
 
 
@@ -46,7 +46,9 @@ class PlannedForAll(NamedTuple):
     fresh: Sequence[slice]
 
 
-def joint_positions(share: Share, ranks: Sequence[int], batch_size: int, skipped: int) -> Callable[[int, int], Indices]:
+def joint_positions(
+    share: RankShare, ranks: Sequence[int], batch_size: int, skipped: int
+) -> Callable[[int, int], Indices]:
     """The positions of an epoch that some ranks take, batch by batch, those of one rank after those of the other.
 
     skipped: samples of each rank that are left out at the beginning.
@@ -91,11 +93,7 @@ class SharedFeed(Feed):
         local = turn.memory.local
         rows = epoch.batch_size // len(local.ranks)
         super().__init__(source, epoch._replace(batch_size=rows), leases)
-        self._planner = (
-            PoolPlanner(epoch, room.slots, room.ahead, room.horizon)
-            if room.mode == "pool"
-            else DirectPlanner(epoch, room.slots // epoch.batch_size)
-        )
+        self._planner = room.planner(epoch)
         self._there = turn.memory.mapped(source.name, source.backend)
         self._slots, self._rows, self._local, self._window = slots, epoch.batch_size, local, turn.memory.window
         self._under_way: deque[Sequence[Indices]] = deque()  # batches of steps whose slots are not free

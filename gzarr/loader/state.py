@@ -19,7 +19,7 @@ from gzarr.indexing.selection import Indices
 from gzarr.loader.arrays import JoinedArrays
 from gzarr.loader.order import Order
 from gzarr.loader.ragged import Ragged
-from gzarr.loader.ranks import History, Share
+from gzarr.loader.ranks import History, RankShare
 from gzarr.loader.stats import Meter
 from gzarr.tensors import to_host
 
@@ -39,7 +39,7 @@ class Begun(NamedTuple):
         Number of the epoch.
     order : Order
         Of all its positions.
-    share : Share
+    share : RankShare
         What this rank takes of them.
     meter : Meter
         Counts what happens.
@@ -49,7 +49,7 @@ class Begun(NamedTuple):
 
     epoch: int
     order: Order
-    share: Share
+    share: RankShare
     meter: Meter
     stream: object = None
     to_stream: object = None

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.loader.ranks import History, Share, make_share, parse_ranks
+from gzarr.loader.ranks import History, RankShare, make_share, parse_ranks
 
 #: (world_size, batch_size, whole steps until the run is stopped)
 Runs = list[tuple[int, int, int]]
 runs = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(0, 4)), max_size=4)
 
 
-def shares(total: int, history: History, world: int, batch: int, *, contiguous: bool, drop_last: bool) -> list[Share]:
+def shares(
+    total: int, history: History, world: int, batch: int, *, contiguous: bool, drop_last: bool
+) -> list[RankShare]:
     return [
         make_share(
             total, history, batch_size=batch, rank=rank, world_size=world, contiguous=contiguous, drop_last=drop_last
