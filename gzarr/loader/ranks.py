@@ -78,11 +78,11 @@ class RankShare(NamedTuple):
         rest = nleft(self.total, self.before)
         whole = rest // (self.world_size * self.batch_size) * self.batch_size  # samples in complete steps
         step, row = np.divmod(at, self.batch_size)
-        found = (step * self.world_size + self.rank) * self.batch_size + row
+        found = self.total - rest + (step * self.world_size + self.rank) * self.batch_size + row
         if at[-1] >= whole:
-            last = whole * self.world_size + self.rank * (self.n - whole) + at - whole
-            found = np.where(at < whole, found, last)
-        return (self.total - rest + found) % self.total
+            last = self.total - rest + whole * self.world_size + self.rank * (self.n - whole) + at - whole
+            found = np.where(at < whole, found, last % self.total)
+        return found
 
     def history(self, taken: int) -> History:
         """What all ranks have taken when each has taken so many samples of this share, in turn whole steps."""
