@@ -22,48 +22,43 @@ _HALF = 32
 
 def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _Numbers) -> None:
     """Reduce the windows of a block: see `gzarr.backend.Backend.reduce_windows`."""
-    if not out.size:
-        return
-    match method:
-        case "min" | "max":
-            better = np.fmin if method == "min" else np.fmax
-            for number, (part, at) in enumerate(_parts(block, factors)):
-                out[at] = better(out[at], part) if number else part
-        case "mean" if block.dtype.kind == "c":
-            reduce_by_numpy(block.real, factors, method, out.real)
-            reduce_by_numpy(block.imag, factors, method, out.imag)
-        case "mean":
-            with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
-                counts = _sums(np.broadcast_to(np.True_, block.shape), factors, np.dtype("i8"), np)
-                out[...] = _mean(block, factors, counts, np)
-        case _:
-            for inside, target in _alike(block.shape, factors):
-                windows = np.sort(_windows(block[inside], target), -1)
-                numbers = np.count_nonzero(windows == windows, axis=-1, keepdims=True)  # noqa: PLR0124 - NaNs are last
-                out[target] = METHODS[method].choose(windows, numbers, np)
+    if method in ("min", "max"):
+        better = np.fmin if method == "min" else np.fmax
+        for number, (part, at) in enumerate(_parts(block, factors)):
+            out[at] = better(out[at], part) if number else part
+    elif block.dtype.kind == "c":
+        reduce_by_numpy(block.real, factors, method, out.real)
+        reduce_by_numpy(block.imag, factors, method, out.imag)
+    elif out.size:
+        out[...] = reduce_present(block, factors, method, None, np)
 
 
-def reduce_present(block: _Numbers, factors: Sequence[int], method: str, missing: _Numbers, xp: Any) -> _Numbers:
+def reduce_present(block: _Numbers, factors: Sequence[int], method: str, missing: _Numbers | None, xp: Any) -> _Numbers:
     """Reduce the windows of a block, without the elements that are missing; of windows without others to anything.
 
-    method: "mean", "nearest" for the first element that is there, or others of integers.
+    method: "mean", "nearest" for the first element that is there, or others, of integers if elements are missing.
+    missing: which elements are; None for none.
     """
     if block.dtype.kind == "c" and method == "mean":
         parts = [reduce_present(part, factors, method, missing, xp) for part in (block.real, block.imag)]
         return parts[0] + 1j * parts[1]
     if method == "mean":
-        counts = xp.maximum(_sums(~missing, factors, np.dtype("i8"), xp), 1)
-        with np.errstate(all="ignore"):
-            return _mean(xp.where(missing, block.dtype.type(0), block), factors, counts, xp)
+        there, kept = np.broadcast_to(np.True_, block.shape), block
+        if missing is not None:
+            there, kept = ~missing, xp.where(missing, block.dtype.type(0), block)
+        counts = xp.maximum(_sums(there, factors, np.dtype("i8"), xp), 1)
+        with np.errstate(all="ignore"):  # sums may overflow, and NaNs are data
+            return _mean(kept, factors, counts, xp)
     made = xp.zeros([-(-n // factor) for n, factor in zip(block.shape, factors, strict=True)], block.dtype)
     if method == "nearest":
         for (part, at), (gaps, _) in reversed([*zip(_parts(block, factors), _parts(missing, factors), strict=True)]):
             made[at] = xp.where(gaps, made[at], part)
         return made
-    filled = xp.where(missing, block.dtype.type(np.iinfo(block.dtype).max), block)
+    filled = block if missing is None else xp.where(missing, block.dtype.type(np.iinfo(block.dtype).max), block)
     for inside, target in _alike(block.shape, factors):
-        numbers = (~_windows(missing[inside], target)).sum(-1, keepdims=True)
-        made[target] = METHODS[method].choose(xp.sort(_windows(filled[inside], target), -1), numbers, xp)
+        windows = xp.sort(_windows(filled[inside], target), -1)
+        there = windows == windows if missing is None else ~_windows(missing[inside], target)  # noqa: PLR0124 - NaNs are last
+        made[target] = METHODS[method].choose(windows, there.sum(-1, keepdims=True), xp)
     return made
 
 
