@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 from gzarr.backend import Array as AnyArray
 from gzarr.concurrency import Pool, new_lock
@@ -27,6 +27,7 @@ from gzarr.loader.stats import LoaderStats, Meter
 from gzarr.loader.summary import Summary, summary_of
 from gzarr.loader.windows import Crops, Window
 
+L = TypeVar("L", bound="Loader")
 #: Of `LoaderStats`, what adds up; of the rest, the mean is told, but for the longest time elapsed.
 _SUMS = ("batches", "samples", "nbytes", "skipped", "chunks", "stall_s")
 
@@ -466,10 +467,8 @@ class Loader:
         >>> [batch.tolist() for batch in loader.prefetch_to("emulated")]
         [[0, -1, -2], [-3, -4, -5]]
         """
-        loader, progress = type(self).__new__(type(self)), self._progress()
-        given = {**self._given, "seed": self._setup.seed, "prefetch_to": device}
-        loader._take(given, self._part, progress, resumed=bool(progress.history))  # noqa: SLF001 - of its class
-        return loader
+        progress, given = self._progress(), {**self._given, "seed": self._setup.seed, "prefetch_to": device}
+        return _made(type(self), given, self._part, progress, bool(progress.history))
 
     def split(self, *fractions: float, shuffle: bool = True) -> tuple[Self, ...]:
         """Split the samples into loaders that share no chunk of the first axis, and no episode of windows.
@@ -506,17 +505,15 @@ class Loader:
         return tuple([self._part_of(part) for part in parts])
 
     def _part_of(self, part: Samples) -> Self:
-        loader = type(self).__new__(type(self))
         seed = self._setup.seed
         pool = self if self._given["pool"] is True else self._given["pool"]
         given = {**self._given, "seed": seed, "pool": pool}
-        loader._take(given, part, LoaderProgress(0, seed, ()), resumed=False)  # noqa: SLF001
-        return loader
+        return _made(type(self), given, part, LoaderProgress(0, seed, ()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {**self._given, "seed": self._setup.seed}
         progress = self._progress()
-        return _unpickled, (type(self), given, self._part, progress, bool(progress.history))
+        return _made, (type(self), given, self._part, progress, bool(progress.history))
 
     # -- what it does --------------------------------------------------------------------------------------------
 
@@ -565,11 +562,12 @@ class Loader:
         )
 
 
-def _unpickled(
-    kind: type[Loader], given: Mapping[str, Any], part: Samples | None, progress: LoaderProgress, resumed: bool
-) -> Loader:
+def _made(
+    kind: type[L], given: Mapping[str, Any], part: Samples | None, begin: LoaderProgress, resumed: bool = False
+) -> L:
+    """A loader of a class; see `Loader._take`."""
     loader = kind.__new__(kind)
-    loader._take(given, part, progress, resumed=resumed)  # noqa: SLF001 - of this module
+    loader._take(given, part, begin, resumed=resumed)  # noqa: SLF001 - of this module
     return loader
 
 
@@ -603,9 +601,7 @@ class LoaderOnDevices(Loader):
             shared_turn(given["pool"], devices)
             own: dict[str, Any] = {"rank": rank * len(devices) + number, "world_size": world_size * len(devices)}
             own |= {"devices": None, "on_epoch": None, "share": "none"}
-            loader = Loader.__new__(Loader)
-            loader._take({**given, **own, "device": device}, part, begin, resumed=resumed)  # noqa: SLF001 - a part
-            self._loaders.append(loader)
+            self._loaders.append(_made(Loader, {**given, **own, "device": device}, part, begin, resumed))
         self._setup = self._loaders[0]._setup  # noqa: SLF001 - the samples and arrays of all
 
     def __iter__(self) -> Iterator[Any]:
