@@ -11,6 +11,42 @@ template <int V> struct Plain {
     GPU Words<V> operator()(u32 offset) const { return load_words<V>(from + (u64)offset * V); }
 };
 
+// Units of K items of T bytes that lie apart in the source. A run goes along an axis that is contiguous there, so a warp
+// reads 32 items next to each other, and writes a unit in each of 32 rows: half of a sector, or less.
+template <int T, int K> struct Gathered {
+    static const int NBYTES = T * K;
+    const u8 *__restrict__ from;
+    i64 step; // bytes from one item to the next
+
+    GPU Words<T * K> operator()(u32 offset) const {
+        const u8 *at = from + (u64)offset * T;
+        Words<T * K> words;
+#pragma unroll
+        for (int k = 0; k < K; k++, at += step) set_item<T>(words.at, k, load_words<T>(at));
+        return words;
+    }
+};
+
+template <int T, int K, int EACH> GPU void gather(const Part &part, const Turn<EACH> &turn, u32 swap_unit) {
+    Gathered<T, K> load = {part.from, (i64)(i32)part.item_step * T};
+    copy_units<Gathered<T, K>, (K > 4 ? 1 : EACH), EACH>(part, turn, load, swap_unit);
+}
+
+template <int EACH> GPU void gather_part(const Part &part, const Turn<EACH> &turn, u32 swap) {
+    switch (part.kind) { // 8 log2 K + log2 T
+    case 8: gather<1, 2>(part, turn, swap); break;
+    case 9: gather<2, 2>(part, turn, swap); break;
+    case 10: gather<4, 2>(part, turn, swap); break;
+    case 11: gather<8, 2>(part, turn, swap); break;
+    case 16: gather<1, 4>(part, turn, swap); break;
+    case 17: gather<2, 4>(part, turn, swap); break;
+    case 18: gather<4, 4>(part, turn, swap); break;
+    case 24: gather<1, 8>(part, turn, swap); break;
+    case 25: gather<2, 8>(part, turn, swap); break;
+    default: gather<1, 16>(part, turn, swap); break;
+    }
+}
+
 // fill: 16 bytes, of which each unit of a missing chunk gets the first V.
 template <int V, int EACH> GPU void copy_part(const Part &part, const Turn<EACH> &turn, u32 swap_unit, const void *fill) {
     const u8 *from = part.from;
@@ -35,7 +71,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
         case 1: copy_part<2>(part, turn, swap, fill); break;
         case 2: copy_part<4>(part, turn, swap, fill); break;
         case 3: copy_part<8>(part, turn, swap, fill); break;
-        default: copy_part<16>(part, turn, swap, fill); break;
+        case 4: copy_part<16>(part, turn, swap, fill); break;
+        default: gather_part(part, turn, swap); break;
         }
     }
 }

@@ -44,13 +44,16 @@ struct alignas(16) Part {
     u32 n_units;
     u32 n_levels; // and LISTED if any has an index list
     u32 per_run; // units
-    Divisor by;  // per_run
-    u32 step;    // units from one unit of a run to the next in the source: 1, or 0 if the chunk is missing
+    Divisor by; // per_run
+    u32 from_step; // from one unit of a run to the next in the source; 0 if the chunk is missing
+    u32 to_step;
+    u32 item_step; // from one item of a unit to the next in the source, in items, if they lie apart there
     Blocks blocks;
     u32 from_start, to_start; // of the first unit, in units
+    u32 unused[2];
     Level levels[3];
 };
-static_assert(sizeof(Part) == 176, "the host makes these");
+static_assert(sizeof(Part) == 192, "the host makes these");
 
 // A byte of a plain chunk in its shuffled block.
 struct Item {

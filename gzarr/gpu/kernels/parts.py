@@ -17,7 +17,7 @@ from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
 from gzarr.gpu.kernels.sources import UNIT_NBYTES
 
 #: Levels of a descriptor, and its 32-bit words; see parts.cuh.
-MAX_LEVELS, PART_WORDS = 3, 44
+MAX_LEVELS, PART_WORDS = 3, 48
 #: Instead of a mode, why no kernel takes a part: its chunk must be unshuffled first; it is too large, or has too many
 #: axes; units would be smaller than the numbers that are swapped, or than an element of a missing chunk.
 SHUFFLED, TOO_LARGE, TOO_NARROW = -1, -2, -3
@@ -163,8 +163,8 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     lists[:, missing] = -1
     levels = _joined(replace(boxes, source_strides=strides, source_lists=lists))
     levels.source[:, missing] = 0
-    mode, items = _shuffling(shuffles, missing)
-    width, log_items = _units(boxes, levels, shuffles, (mode, items))
+    mode, blocks = _shuffling(shuffles, missing)
+    width, log_items = _units(boxes, levels, shuffles, (mode, blocks))
     narrow = (width < max(swap_unit, 1)) | (missing & ((width < boxes.nbytes) | (UNIT_NBYTES % boxes.nbytes != 0)))
     width = np.maximum(width, 1)
     total = levels.run // width * np.prod(levels.counts, axis=0)
@@ -177,8 +177,11 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     alone |= (mode == BIT_SHUFFLED) & (log_items < 3) & (levels.run < shuffles.nbytes)
     alone &= _UNSHUFFLED_SHARE * total * width >= shuffles.nbytes
     kind = np.where(mode == PLAIN, log_items, 8 * _log2(shuffles.typesize) + log_items)
-    table = _table(boxes, levels, (mode, kind, width, total, missing))
-    _add_blocks(table, boxes, shuffles, items)
+    widths, steps = np.stack((width, width)), np.stack((~missing, np.ones_like(width), np.zeros_like(width)))
+    gathered = _gather(boxes, levels, (widths, steps), (mode == PLAIN) & ~missing)
+    kind[gathered] += 8 * _log2(widths[1] // width)[gathered]
+    table = _table(boxes, levels, (mode, kind, widths, steps))
+    _add_blocks(table, boxes, shuffles, blocks)
     why = np.where(mode != PLAIN, SHUFFLED, np.where(narrow, TOO_NARROW, TOO_LARGE))
     return Descriptors(table, np.where(narrow | large | alone, why, mode))
 
@@ -320,27 +323,64 @@ def _units(
     return width, _log2(np.maximum(np.where(mode == PLAIN, width, items), 1))
 
 
+def _gather(boxes: Boxes, levels: Levels, units: tuple[Column, Column], plain: NDArray[np.bool_]) -> Column:
+    """Make units of items that lie apart in the source, of parts whose axes are in another order there.
+
+    A run of theirs is along the axis that is contiguous in the source, so that what a warp reads at once is.
+
+    units: widths, in the source and in the target, and steps of units, both of which are changed.
+
+    Returns
+    -------
+    Column
+        Numbers of these parts.
+    """
+    widths, steps = units
+    along = (levels.source[1:] == levels.run) & (levels.target[1:] > 0) & ~levels.lists[:, 1:].any(axis=0)
+    room = boxes.target | np.bitwise_or.reduce(levels.target[1:]) | levels.counts[0] * levels.run | UNIT_NBYTES
+    fits = plain & along.any(axis=0) & (levels.run == widths[0]) & (levels.target[0] == levels.run)
+    which = np.flatnonzero(fits & ~levels.lists[:, 0].any(axis=0) & (_low_bit(room) > levels.run))
+    if not which.size:
+        return which
+    width, items = _low_bit(room)[which], (_low_bit(room) // levels.run)[which]
+    first = 1 + along.argmax(axis=0)[which]
+    widths[1, which] = width
+    steps[1:, which] = levels.target[first, which] // width, levels.source[0, which] // widths[0, which]
+    levels.run[which] = levels.counts[first, which] * width
+    levels.counts[0, which] //= items
+    levels.source[0, which] *= items
+    levels.target[0, which] = width
+    levels.reach[:, 0, which] = levels.counts[0, which] - 1
+    levels.n[which] -= 1
+    for column in (levels.counts, levels.source, levels.target, *levels.lists, *levels.reach):
+        column[first, which] = column[0, which]
+        column[:-1, which] = column[1:, which]
+    return which
+
+
 def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -> NDArray[np.uint32]:
     """The descriptors without their blocks."""
-    mode, kind, width, total, missing = units
+    mode, kind, widths, steps = units
     n = boxes.source.size
     table = np.zeros((n, PART_WORDS), np.uint32)
     addresses = table.view(np.uint64)
-    addresses[:, 0] = np.where((mode == PLAIN) & ~missing, boxes.source + boxes.start, boxes.source).view(np.uint64)
+    from_start = (mode == PLAIN) & (boxes.source != 0)
+    addresses[:, 0] = np.where(from_start, boxes.source + boxes.start, boxes.source).view(np.uint64)
     addresses[:, 1] = boxes.target.view(np.uint64)
-    per_run = levels.run // width
+    per_run = levels.run // widths[1]
+    total = per_run * np.prod(levels.counts, axis=0)
     n_levels = levels.n + np.where(levels.lists.any(axis=(0, 1)), _LISTED, 0)
-    columns = (kind, total, n_levels, per_run, *divisors(np.maximum(per_run, 1)), ~missing)
-    table[:, 4:11] = np.stack(columns, axis=1).astype(np.uint32)
-    sources, targets = levels.source // width, levels.target // width
+    columns = (kind, total, n_levels, per_run, *divisors(np.maximum(per_run, 1)), *steps)
+    table[:, 4:13] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
+    sources, targets = levels.source // widths[0], levels.target // widths[1]
     # Offsets are counted from the lowest address, so that they are not negative.
-    for base, column, strides in ((0, 18, sources), (1, 19, targets)):
+    for base, column, strides in ((0, 20, sources), (1, 21, targets)):
         below = -(np.minimum(strides, 0) * levels.reach[base]).sum(axis=0)
         moved = np.where(mode == PLAIN, below, 0) if base == 0 else below
-        addresses[:, base] -= (moved * width).view(np.uint64)
+        addresses[:, base] -= (moved * widths[base]).view(np.uint64)
         table[:, column] = (below if base == 1 else moved).astype(np.uint32)
     for k in range(int(min(levels.n.max(initial=0), MAX_LEVELS))):
-        at, counts = 20 + 8 * k, levels.counts[k]
+        at, counts = 24 + 8 * k, levels.counts[k]
         by = divisors(np.maximum(counts, 1))
         entries = np.stack((sources[k], targets[k], counts, levels.lists[0, k], *by, levels.lists[1, k]), axis=1)
         table[:, at : at + 7] = (entries & 0xFFFFFFFF).astype(np.uint32)
@@ -354,7 +394,7 @@ def _add_blocks(table: NDArray[np.uint32], boxes: Boxes, shuffles: Shuffles, ite
     block, last, rest = items
     typesize = np.maximum(shuffles.typesize, 1)
     columns = (boxes.start, block, *divisors(block), block // typesize, last, rest // typesize)
-    table[:, 11:18] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
+    table[:, 13:20] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
 
 
 def _extent(levels: Levels, strides: Column, reach: Column) -> Column:

@@ -58,8 +58,8 @@ template <int EACH> GPU Turn<EACH> find_units(const Part &part, const i32 *__res
         unit = unit < end ? unit : end;
         run[k] = divide(unit, part.by);
         u32 column = unit - run[k] * part.per_run;
-        turn.from[k] = part.from_start + column * part.step;
-        turn.to[k] = part.to_start + column;
+        turn.from[k] = part.from_start + column * part.from_step;
+        turn.to[k] = part.to_start + column * part.to_step;
     }
     u32 last = part.n_levels - 1;
     if (last >= 3) { // none, or some with lists

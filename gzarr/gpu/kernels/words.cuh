@@ -54,6 +54,20 @@ template <int W> GPU void store_words(u8 *to, const Words<W> &words) {
     }
 }
 
+// Put item k of T bytes into its place. Items before it are there already.
+template <int T> GPU void set_item(u32 *words, int k, const Words<T> &item) {
+    u32 &word = words[k * T / 4];
+    if (T >= 4) {
+#pragma unroll
+        for (int j = 0; j < T / 4; j++) words[k * T / 4 + j] = item.at[j];
+    } else if (k * T % 4 == 0) {
+        word = item.at[0];
+    } else {
+        const u32 SELECT[] = {0, 0x3240, T == 1 ? 0x3410 : 0x5410, 0x4210};
+        word = __byte_perm(word, item.at[0], SELECT[k * T % 4]);
+    }
+}
+
 // Reverse the bytes of each number of `size` bytes (0 or 1: none, 2, 4 or 8), of which W is a multiple.
 template <int W> GPU void swap_words(Words<W> &words, u32 size) {
     const int N = (W + 3) / 4;

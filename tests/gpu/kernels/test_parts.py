@@ -58,7 +58,7 @@ def test_axes_that_follow_each_other_are_joined() -> None:
     mode, rows = described((3, 4, 8), (1024, (128, 32, 4)), (4096, (4000, 1000, 4)), 4)
     assert (mode, rows[KIND], rows[UNITS], rows[LEVELS], rows[PER_RUN]) == (PLAIN, 3, 48, 1, 4)
     mode, rows = described((3, 1, 8), (1024, (128, 32, 4)), (4096, (4000, 16, 4)), 4)
-    assert (rows[LEVELS], rows[20:23].tolist()) == (1, [8, 250, 3])
+    assert (rows[LEVELS], rows[24:27].tolist()) == (1, [8, 250, 3])
 
 
 @pytest.mark.parametrize(("address", "kind"), [(4096, 4), (4104, 3), (4100, 2), (4098, 1), (4097, 0)])
@@ -95,7 +95,7 @@ def test_rows_of_the_target_are_whole_units(typesize: int, row: int, items: int)
     mode, part = described((8, 8), (1024, strides), (4096, (row, typesize)), typesize, shuffle)
     width = items * typesize
     assert (mode, part[KIND]) == (BIT_SHUFFLED, 8 * (typesize.bit_length() - 1) + items.bit_length() - 1)
-    assert (part[UNITS] * width, part[20] * width, part[21] * width) == (chunk, 8 * typesize, row)
+    assert (part[UNITS] * width, part[24] * width, part[25] * width) == (chunk, 8 * typesize, row)
 
 
 @pytest.mark.parametrize(
