@@ -117,7 +117,7 @@ def _claim(holder: int, n: int) -> None:
 def _total_up_to(holder: int) -> int:
     """Number of descriptors of a claim and of those made before it."""
     total = 0
-    for other, n in list(_claims.items()):
+    for other, n in _claims.copy().items():
         total += n
         if other == holder:
             break

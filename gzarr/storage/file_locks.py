@@ -105,7 +105,7 @@ def refuse_held(paths: Iterable[str]) -> None:
 def holds_any() -> bool:
     """Whether this thread holds the lock of a file."""
     thread = get_ident()
-    return any(owner == thread and lock.is_open for (owner, _), lock in list(_held.items()))
+    return any(owner == thread and lock.is_open for (owner, _), lock in _held.copy().items())
 
 
 class FileLock:
@@ -251,7 +251,7 @@ class FileLock:
 
     def _held_by_another_name(self) -> "FileLock | None":
         here = os.fstat(self.fileno())
-        for (thread, path), lock in list(_held.items()):
+        for (thread, path), lock in _held.copy().items():
             if thread == self._key[0] and lock is not self and lock.is_open:
                 there = os.fstat(lock.fileno())
                 if (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev):

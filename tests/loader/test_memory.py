@@ -5,6 +5,7 @@ import time
 import tracemalloc
 
 import numpy as np
+import numpy.ma
 import pytest
 
 import gzarr

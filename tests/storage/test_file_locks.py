@@ -1,6 +1,7 @@
 """Locks of files: processes that change the same objects lose nothing, wait for nobody who is gone, leave nothing."""
 
 import errno
+import gc
 import io
 import os
 import socket
@@ -303,6 +304,21 @@ def test_a_thread_stores_what_it_has_locked_and_does_not_lock_it_again(tmp_path:
     with store.locked(["a"]), pytest.raises(StoreError, match="in use"), store.locked(["a", "b"], ()):
         pass
     assert not file_locks._held
+
+
+def test_locks_that_other_threads_take_while_they_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run where the garbage collector does, which may be between two items of a list."""
+    numbers, thresholds = count(), gc.get_threshold()
+    with LocalStore(tmp_path).locked(["a"]):
+        held = {(-n, "a"): lock for n, lock in enumerate(list(file_locks._held.values()) * 2000)}
+    monkeypatch.setattr(file_locks, "_held", held)
+    gc.callbacks.append(lambda *_: held.update({(next(numbers), "b"): held[0, "a"]}))
+    gc.set_threshold(1)
+    try:
+        assert not file_locks.holds_any()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.pop()
 
 
 def test_a_lock_lasts_until_the_file_is_stored(tmp_path: Path) -> None:

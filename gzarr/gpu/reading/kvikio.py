@@ -98,7 +98,7 @@ class KvikioReader(HostReader):
     @property
     def note(self) -> str:
         """What has turned out while files were read, as a phrase; "" if nothing has."""
-        bad = [f"{os.major(n)}:{os.minor(n)}" for n, sound in list(self._is_sound.items()) if not sound]
+        bad = [f"{os.major(n)}:{os.minor(n)}" for n, sound in self._is_sound.copy().items() if not sound]
         if not bad:
             return ""
         return f"files of device {', '.join(bad)} are read on the host, as KvikIO read other bytes than the host"
