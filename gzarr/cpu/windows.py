@@ -26,9 +26,6 @@ def reduce_by_numpy(block: _Numbers, factors: Sequence[int], method: str, out: _
         better = np.fmin if method == "min" else np.fmax
         for number, (part, at) in enumerate(_parts(block, factors)):
             out[at] = better(out[at], part) if number else part
-    elif block.dtype.kind == "c":
-        reduce_by_numpy(block.real, factors, method, out.real)
-        reduce_by_numpy(block.imag, factors, method, out.imag)
     elif out.size:
         out[...] = reduce_present(block, factors, method, None, np)
 
@@ -40,8 +37,10 @@ def reduce_present(block: _Numbers, factors: Sequence[int], method: str, missing
     missing: which elements are; None for none.
     """
     if block.dtype.kind == "c" and method == "mean":
-        parts = [reduce_present(part, factors, method, missing, xp) for part in (block.real, block.imag)]
-        return parts[0] + 1j * parts[1]
+        real, imag = [reduce_present(part, factors, method, missing, xp) for part in (block.real, block.imag)]
+        made = xp.empty(real.shape, block.dtype.newbyteorder("="))
+        made.real[...], made.imag[...] = real, imag
+        return made
     if method == "mean":
         there, kept = np.broadcast_to(np.True_, block.shape), block
         if missing is not None:

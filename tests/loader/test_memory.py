@@ -5,7 +5,7 @@ import time
 import tracemalloc
 
 import numpy as np
-import numpy.ma
+import numpy.ma  # np.unique does, which must not count
 import pytest
 
 import gzarr
