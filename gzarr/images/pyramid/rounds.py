@@ -20,7 +20,7 @@ from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.phases import planned, run_phases
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.units import Cells, plan_units
-from gzarr.images.tasks import limit_of, run_tasks
+from gzarr.images.tasks import limit_of, run_tasks, with_memory
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region, size_of
 from gzarr.scale.blocks import BlockPlan
@@ -166,14 +166,20 @@ def _blocks(do: PutBlock, recipe: Recipe, more_nbytes: int = 0) -> BlockPlan:
 
 
 def grid_blocks(
-    array: Array, grid: BlockGrid, do: Callable[[int], None], cost_nbytes: int, recipe: Recipe
+    array: Array,
+    grid: BlockGrid,
+    do: Callable[[int], None],
+    cost_nbytes: int,
+    recipe: Recipe,
+    workers: int | None = None,
 ) -> BlockPlan:
-    """The blocks of a grid over an array, on threads as many as the memory allows."""
-    tasks: Any = {"n_items": len(grid), "cost_nbytes": cost_nbytes}
+    """The blocks of a grid over an array, on threads as many as the memory allows. workers: the most threads."""
+    limit = limit_of(recipe.max_nbytes, cost_nbytes)
+    tasks: Any = {"n_items": len(grid), "cost_nbytes": cost_nbytes, "max_nbytes": limit, "workers": workers}
     return BlockPlan(
-        name=str(array.store_path),
+        name=with_memory(str(array.store_path), recipe.max_nbytes, limit),
         n=len(grid),
         do=do,
         size=lambda number: size_of(grid.region(grid.at(number))) * array.itemsize,
-        threads=partial(run_tasks, array.backend, max_nbytes=limit_of(recipe.max_nbytes, cost_nbytes), **tasks),
+        threads=partial(run_tasks, array.backend, waits=array.store.concurrency > 1, **tasks),
     )

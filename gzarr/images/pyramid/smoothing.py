@@ -22,7 +22,6 @@ from gzarr.api.many import read_many
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend
 from gzarr.chunk_io.chunk_cache import ChunkCache
-from gzarr.display.progress import counted
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.missing import Missing
 from gzarr.images.blocks import BlockGrid
@@ -30,9 +29,10 @@ from gzarr.images.halos import AxisSpan, Depth, boxes_of, chunk_cache, joined, s
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.cascade import cell_shape
 from gzarr.images.pyramid.phases import run_phases
+from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.pyramid.rounds import grid_blocks, unit_of_blocks
 from gzarr.images.pyramid.units import Cells, Units, plan_units
-from gzarr.images.tasks import run_tasks, with_memory, worker_count
+from gzarr.images.tasks import worker_count
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.regions import Region
 from gzarr.scale.blocks import BlockPlan
@@ -172,46 +172,23 @@ class _SmoothingStep(NamedTuple):
 
 def smooth_levels(build: Build) -> None:
     """Build all levels above level 0, which is stored. Raises: ChunkError, StoreError, ValueError."""
-    max_nbytes = build.recipe.max_nbytes
-    steps = [_step(build, level) for level in range(1, len(build.levels))]
-    if build.recipe.is_shared:
-        plan = {"blocks": [unit_of_blocks(step.cells, step.source.nbytes, build.recipe) for step in steps]}
-        run_phases(build, plan, lambda plan: list(map(partial(_phase, build), steps, plan["blocks"])))
-        return
-    marks = build.begin({"units": [list(step.units(max_nbytes).unit) for step in steps]})
-    first = 0
-    with counted(build.recipe.progress, sum(step.source.nbytes for step in steps)) as add:
-        for step, unit in zip(steps, marks.plan["units"], strict=True):
-            units = step.units(max_nbytes, tuple(unit))
-            todo = [item for item in enumerate(units, first) if not marks.is_done(item[0])]
-
-            def task(item: tuple[int, Region], step: _SmoothingStep = step) -> None:
-                step.target[item[1]] = step.compute(item[1])
-                marks.note(item[0])
-
-            run_tasks(
-                step.source.backend,
-                task,
-                todo,
-                n_items=len(todo),
-                cost_nbytes=units.cost_nbytes,
-                max_nbytes=units.max_nbytes,
-                workers=units.workers,
-                waits=step.source.store.concurrency > 1,
-            )
-            first += len(units)
-            add(step.source.nbytes, with_memory(step.source.path, max_nbytes, units.max_nbytes))
+    recipe, steps = build.recipe, [_step(build, level) for level in range(1, len(build.levels))]
+    if recipe.is_shared:
+        units = [unit_of_blocks(step.cells, step.source.nbytes, recipe) for step in steps]
+    else:
+        units = [list(step.units(recipe.max_nbytes).unit) for step in steps]
+    run_phases(build, {"blocks": units}, lambda plan: list(map(partial(_phase, recipe), steps, plan["blocks"])))
 
 
-def _phase(build: Build, step: _SmoothingStep, unit: Sequence[int]) -> BlockPlan:
+def _phase(recipe: Recipe, step: _SmoothingStep, unit: Sequence[int]) -> BlockPlan:
     """The blocks of a level, for any engine."""
-    grid = BlockGrid(step.target.shape, tuple(unit))
+    units, grid = step.units(recipe.max_nbytes, tuple(unit)), BlockGrid(step.target.shape, tuple(unit))
 
     def put(number: int) -> None:
         region = grid.region(grid.at(number))
         step.target[region] = step.compute(region)
 
-    return grid_blocks(step.target, grid, put, step.cells.more_nbytes(tuple(unit)), build.recipe)
+    return grid_blocks(step.target, grid, put, units.cost_nbytes, recipe, units.workers)
 
 
 def _step(build: Build, level: int) -> _SmoothingStep:
