@@ -121,17 +121,14 @@ class _Executor(Protocol):
     @property
     def stage(self) -> str:
         """The stage of a profile that a batch begins with."""
-        ...
 
     @property
     def work(self) -> Work:
         """How much there is to do."""
-        ...
 
     @property
     def batches(self) -> Iterable[Any]:
         """The batches, once."""
-        ...
 
 
 class ReadExecutor(_Executor, Protocol):
@@ -139,11 +136,9 @@ class ReadExecutor(_Executor, Protocol):
 
     def read(self, batch: Any) -> Groups:
         """Read a batch, except for what is returned, which the reference path reads. Raises: StoreError."""
-        ...
 
     def retry(self) -> Iterable[tuple[Coords, list[Part]]] | None:
         """Once all batches are done, return what the reference path has to read besides; None for nothing."""
-        ...
 
 
 class WriteExecutor(_Executor, Protocol):
@@ -151,14 +146,12 @@ class WriteExecutor(_Executor, Protocol):
 
     def objects(self, batch: Any) -> tuple[Sequence[str], Sequence[str]]:
         """Keys of the objects that are locked while a batch is written, and of those whose old bytes are asked for."""
-        ...
 
     def write(self, batch: Any, keys: Sequence[str], merged: Sequence[str]) -> Groups:
         """Write a batch, except for what is returned, which the reference path writes. Raises: StoreError.
 
         keys, merged: what `objects` gives for the batch.
         """
-        ...
 
 
 class Compiled(Protocol):
@@ -169,7 +162,6 @@ class Compiled(Protocol):
 
         nparts: of the plan. out: as in `gzarr.chunk_io.reference.ReadJob`.
         """
-        ...
 
     def take_write(
         self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool
@@ -178,19 +170,15 @@ class Compiled(Protocol):
 
         nparts: of the plan. keep_empty: as in `Backend.merge_and_encode`.
         """
-        ...
 
     def reads_copies(self) -> bool:
         """Whether reads by a `CopyPlan` are for this code, as far as the array decides that."""
-        ...
 
     def basic(self) -> Any:
         """What reads and writes basic selections without a plan (`cpu.compiled.basic`); None if nothing does."""
-        ...
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
-        ...
 
 
 class Backend(Protocol):
@@ -210,28 +198,23 @@ class Backend(Protocol):
     @property
     def options(self) -> Mapping[str, Any]:
         """Options with which `gzarr.devices.backend_for` makes the same backend in another process."""
-        ...
 
     @property
     def marker(self) -> Marker | None:
         """Shows the stages of a profile on the device; None on the host."""
-        ...
 
     @property
     def host(self) -> "Backend":
         """The backend of the host, which handles shard indexes and encoded bytes for every device."""
-        ...
 
     def prepare(self, steps: tuple[Step, ...], chunk: ArrayRepr) -> Chain:
         """Make a chain ready to run. Raises: UnknownCodecError, MissingExtraError."""
-        ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
         """An uninitialized array on the device; Python objects are None.
 
         stream: in whose order its memory is free, and is freed one day; None for this thread's (`current_stream`).
         """
-        ...
 
     def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch of a read or write should hold; a batch has at least one object, though.
@@ -239,25 +222,21 @@ class Backend(Protocol):
         chain: of all chunks; None if they differ in shape. nchunks: of the read or write. nbytes: of a decoded chunk,
             at least 1.
         """
-        ...
 
     def asarray(self, value: Any, dtype: np.dtype[Any]) -> Array:
         """Return a value to be written as an array; other values are converted to the dtype."""
-        ...
 
     def adopt_out(self, out: Any) -> Array:
         """Return an array to read into as one of the backend's that shares its memory.
 
         Raises: ValueError if the backend cannot write to its memory, TypeError if it is not an array.
         """
-        ...
 
     def load(self, store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
         """Fetch located chunks into host memory.
 
         Raises: CodecError with the index of an item that is shorter than its request.
         """
-        ...
 
     def place(
         self, chain: Chain, buffers: Sequence[Buffer | None], parts: Sequence[Part], out: Array, fields: Fields
@@ -267,18 +246,15 @@ class Backend(Protocol):
         out: an array, or the `Slots` of a `CopyPlan`, which take all copies of a chunk at once.
         Raises: CodecError with the index of the failing chunk.
         """
-        ...
 
     def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> Compiled | None:
         """Return what decides on compiled code for an array; None if the backend has no such code.
 
         chain: of all chunks; None if they differ in shape. cached: whether decoded chunks are cached.
         """
-        ...
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks into arrays that the caller may change; a missing chunk is filled. Raises: CodecError."""
-        ...
 
     def merge_and_encode(
         self,
@@ -299,11 +275,9 @@ class Backend(Protocol):
             compared: NaNs equal themselves, -0.0 differs from 0.0.
         Raises: CodecError with the index of a chunk that cannot be decoded or encoded.
         """
-        ...
 
     def run(self, task: Callable[[T], None], batches: Iterable[T], work: Work) -> None:
         """Carry out a task for every batch, several at once where that pays."""
-        ...
 
     def take(self, pool: Array, slots: NDArray[np.int64], out: Array) -> None:
         """Copy rows of an array into ``out``, which may have another dtype: numbers are cast as by NumPy, "same_kind".
@@ -312,7 +286,6 @@ class Backend(Protocol):
         stream, and nobody waits for it.
         slots: int64 (n,), on the host, which row of ``pool`` every row of ``out`` is; checked by the caller.
         """
-        ...
 
     def reduce_windows(self, block: Array, factors: Sequence[int], method: str, out: Array) -> None:
         """Reduce each window of a block to one element: see `gzarr.images.pyramid.downsample`.
@@ -323,68 +296,57 @@ class Backend(Protocol):
             `WINDOW_METHODS`; complex numbers have a mean only. out: one element for each window, of the block's dtype,
             in other memory.
         """
-        ...
 
     def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:
         """The result of a call, and the most memory that its arrays took at once, in bytes; None if that is not known.
 
         On a device, this is device memory.
         """
-        ...
 
     def own_stream(self) -> AbstractContextManager[None]:
         """A context in which this thread's work goes to a stream of its own, not to the caller's.
 
         Reads, `take` and new arrays are ordered on it; `record` and `wait` order it with others. Nothing on the CPU.
         """
-        ...
 
     def current(self) -> AbstractContextManager[None]:
         """A context in which the array module works on this device, on the stream of `current_stream`."""
-        ...
 
     def current_stream(self) -> object | None:
         """The stream on which this thread's results are ready: of `own_stream`, or the caller's. None on the CPU."""
-        ...
 
     def record(self, stream: object | None = None) -> object | None:
         """Return a mark of what has been submitted to a stream, for `wait`. May be called by finalizers.
 
         stream: of `current_stream`; None for this thread's. Returns: None on the CPU.
         """
-        ...
 
     def wait(self, mark: object | None, stream: object | None = None) -> None:
         """Let later work of a stream wait for a mark; no thread waits. May be called by finalizers.
 
         mark: None for nothing. stream: of `current_stream`; None for this thread's.
         """
-        ...
 
     def mapped(self, memory: NDArray[Any]) -> Array:
         """Return host memory as an array that a device reads where it is, pinned as long as any view of it lives.
 
         Raises: DeviceError if that is impossible.
         """
-        ...
 
     def upload(self, array: NDArray[Any], stream: object | None) -> Array:
         """Copy a host array to the device in the order of this thread's stream; one that a device cannot have stays.
 
         stream: the caller's (`current_stream`), in whose order its memory is free.
         """
-        ...
 
     def finish(self) -> None:
         """Wait for what this thread's stream does."""
-        ...
 
     def owned_by(self, array: Array, owner: object) -> Array:
         """Return an array in the same memory; it and all views of it, of any library, keep an owner alive.
 
         array: contiguous in C order, from `empty`.
         """
-        ...
 
 
 def run_ahead(backend: Backend, pool: Pool, most: int, task: Callable[[], object]) -> Callable[[], None]:

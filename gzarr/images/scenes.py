@@ -22,7 +22,7 @@ from gzarr.images.image import Image, open_image
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.coordinate_systems import CoordinateSystems, names_of, parse_transformations_between, reference
 from gzarr.images.ome.documents import change_ome, write_multiscale
-from gzarr.images.ome.faults import Notes
+from gzarr.images.ome.faults import Notes, raise_any
 from gzarr.images.ome.point_transformations import Document, Edge, SystemKey, along, matrix_along, way
 from gzarr.images.ways import known, parse_scene, paths_of, reader_of
 
@@ -206,7 +206,7 @@ def create_scene(
     made = first if axes is None else new_axes(axes, len(axes), units)
     systems = [{"name": system, "axes": [axis.to_json() for axis in made]}]
     keys = {("", system): len(made)} | known((), {path: image.metadata for path, image in found.items()})
-    parse_transformations_between(documents, keys, Notes(str(group.store_path), _refuse), "images")
+    parse_transformations_between(documents, keys, Notes(str(group.store_path), raise_any), "images")
     scene = {"coordinateSystems": systems, "coordinateTransformations": documents}
     change_ome(group, lambda stored: {**stored, "scene": scene}, "0.6")
     return Scene(group, tuple(systems), tuple(documents))
@@ -253,17 +253,13 @@ def add_coordinate_system(
     ends = {"input": {"name": found.intrinsic}, "output": {"name": name}}
     document = {**_transformation(transformation), **ends}
     keys = {("", name): len(made), ("", found.intrinsic): image.ndim}
-    parse_transformations_between([document], keys, Notes(str(image.group.store_path), _refuse), name)
+    parse_transformations_between([document], keys, Notes(str(image.group.store_path), raise_any), name)
     others = tuple(one for one in found.systems if one.get("name") != name)
     ways = tuple(one for one in found.transformations if reference(one.get("output"))[1] != name)
     system = {"name": name, "axes": [axis.to_json() for axis in made]}
     placed = CoordinateSystems(found.intrinsic, (*others, system), (*ways, document))
     write_multiscale(image.group, replace(image.metadata, coordinate_systems=placed))
     return open_image(image.group)
-
-
-def _refuse(fault: Any) -> None:
-    raise MetadataError(str(fault))
 
 
 def _transformation(given: Any) -> dict[str, Any]:

@@ -40,19 +40,15 @@ class Marker(Protocol):
 
     def push_range(self, name: str) -> None:
         """Begin a range, which its profilers show, within those that this thread has begun."""
-        ...
 
     def pop_range(self) -> None:
         """End the range begun last."""
-        ...
 
     def mark(self) -> Any:
         """A point in time behind everything that was submitted to the current stream."""
-        ...
 
     def seconds_between(self, start: Any, end: Any) -> float:
         """Seconds between two marks; waits until both are past."""
-        ...
 
 
 class Row(NamedTuple):

@@ -24,7 +24,6 @@ class Observer(Protocol):
 
     def crossed(self, what: Transfer, nbytes: int, *, inside: bool) -> None:
         """Note a transfer. What it raises goes to the code that crosses, before anything has happened."""
-        ...
 
 
 _observers: tuple[Observer, ...] = ()

@@ -83,79 +83,63 @@ class Device(Marker, Protocol):
 
     def owns(self, array: Any) -> bool:
         """Whether an array is in the device's memory."""
-        ...
 
     def adopt(self, value: Any, stream: Any = None) -> Array | None:
         """An array of `xp` that shares the memory of another library's array; None if that is not in device memory.
 
         Its values are ready for later work on the stream; None for the current one.
         """
-        ...
 
     def current_stream(self) -> Any:
         """The stream to which this thread's work is submitted."""
-        ...
 
     def as_stream(self, stream: Any) -> Any:
         """A caller's stream as a stream of this device. stream: any object of CUDA's stream protocol, or a handle.
 
         Raises: DeviceError if it is not a stream.
         """
-        ...
 
     def new_stream(self) -> Any:
         """A new stream, which does not wait for the default stream."""
-        ...
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to a stream."""
-        ...
 
     def record(self, stream: Any) -> Any:
         """An event after everything that has been submitted to a stream."""
-        ...
 
     def wait(self, stream: Any, event: Any) -> None:
         """Make all later work of a stream wait for an event."""
-        ...
 
     def is_done(self, event: Any) -> bool:
         """Whether everything before an event is done."""
-        ...
 
     def activate(self, stream: Any, memory: Arena, staging: Staging) -> AbstractContextManager[Any]:
         """A context in which this thread's work goes to a stream, and its memory comes from arenas.
 
         memory: for all device memory, including that of the array module. staging: for pinned host memory.
         """
-        ...
 
     def allocate(self, nbytes: int) -> Array:
         """A block of device memory for an arena: a flat uint8 array. Raises: OutOfMemoryError."""
-        ...
 
     def allocate_pinned(self, nbytes: int) -> NDArray[np.uint8]:
         """A block of pinned host memory, which is freed when nothing refers to it."""
-        ...
 
     def empty(self, nbytes: int) -> Array:
         """Device memory of the active arena: a flat uint8 array."""
-        ...
 
     def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Array:
         """An uninitialized array that the caller keeps, so not from an arena.
 
         stream: the caller's, in whose order the memory is free; None for the current one.
         """
-        ...
 
     def mapped(self, host: NDArray[Any]) -> Array:
         """Host memory, C-contiguous, as an array that kernels read, pinned while it lives. Raises: DeviceError."""
-        ...
 
     def owned_by(self, array: Array, owner: object) -> Array:
         """An array in the same memory, C-contiguous, which keeps an owner alive as long as any view of it lives."""
-        ...
 
     def staging(self, nbytes: int) -> NDArray[np.uint8]:
         """Host memory of the active arena, from which uploads are fast."""
@@ -193,15 +177,12 @@ class Device(Marker, Protocol):
 
     def _empty_pools(self) -> None:
         """Give back the unused memory of pools."""
-        ...
 
     def upload(self, host: NDArray[Any]) -> Array:
         """Copy a host array to the device in stream order. The host array must not change before `synchronize`."""
-        ...
 
     def download(self, array: Array, into: NDArray[Any] | None = None) -> NDArray[Any]:
         """Copy a device array to the host. Waits for earlier work. into: target of the same shape and dtype."""
-        ...
 
     def download_all(self, arrays: Sequence[Array]) -> list[NDArray[Any]]:
         """Copy C-contiguous device arrays to the host. Waits once, for all copies and earlier work.
@@ -216,23 +197,18 @@ class Device(Marker, Protocol):
 
     def _begin_download(self, array: Array, host: NDArray[Any]) -> None:
         """Copy an array to pinned memory in stream order, without a wait."""
-        ...
 
     def synchronize(self) -> None:
         """Wait for the stream."""
-        ...
 
     def address(self, array: Array) -> int:
         """Address of an array's first byte."""
-        ...
 
     def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
         """Run a kernel of `gzarr.gpu.kernels` with at least ``n_threads`` threads; device arrays pass as addresses."""
-        ...
 
     def decoders(self) -> frozenset[str]:
         """Names of the batched decoders that the device has."""
-        ...
 
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode at least one stream in one call. All tables are on the host.
@@ -240,11 +216,9 @@ class Device(Marker, Protocol):
         source, nbytes: addresses and sizes of the encoded streams. target, capacity: addresses for the decoded bytes,
             and how many may be written.
         """
-        ...
 
     def encoders(self) -> frozenset[str]:
         """Names of the batched encoders that the device has."""
-        ...
 
     def compress(
         self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1
@@ -257,16 +231,12 @@ class Device(Marker, Protocol):
         Raises: DeviceError for a call that nvCOMP refuses, or if the capacity is below the bound of the largest chunk
             (`gzarr.gpu.device.nvcomp_tables`).
         """
-        ...
 
     def crc(self, kind: str, source: Table, nbytes: Table) -> Checksums:
         """Checksums of many byte ranges. kind: "crc32c", or "crc32" (of gzip and zlib)."""
-        ...
 
     def measured(self, call: Callable[[], T]) -> tuple[T, int | None]:
         """The result of a call, and the most memory that arrays of `xp` took at once in it; None if that is unknown."""
-        ...
 
     def free_nbytes(self) -> int:
         """Free device memory in bytes."""
-        ...

@@ -4,8 +4,9 @@ The same functions read metadata for both, so that nothing is refused by the one
 fault that validation has noted, they go on with a value that does no harm.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, TypeAlias
 
 from gzarr.errors import MetadataError
 from gzarr.errors.escaping import escaped
@@ -44,11 +45,8 @@ class Fault:
         return escaped(f"{place}: {self.what}" + (f"; {self.remedy}" if self.remedy else ""))
 
 
-class Taker(Protocol):
-    """Takes a fault: raises an error, or remembers it."""
-
-    def __call__(self, fault: Fault, /) -> None:
-        """Take a fault."""
+#: Takes a fault: raises an error, or remembers it.
+Taker: TypeAlias = Callable[[Fault], None]
 
 
 def raise_fatal(fault: Fault) -> None:
