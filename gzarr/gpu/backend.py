@@ -41,7 +41,7 @@ from gzarr.gpu.pipeline.batches import (
     write_memory,
 )
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
-from gzarr.gpu.pipeline.launching import is_placeable
+from gzarr.gpu.pipeline.launching import element_of, has_element, is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
 from gzarr.gpu.pipeline.write import OnHost, buffers_of, encode_batch, values_of
@@ -170,7 +170,7 @@ class GpuBackend:
         if not has_dtype(chunk.dtype):
             why = f"arrays on {self.device} cannot have dtype {chunk.dtype}"
             if chunk.dtype.names is not None:
-                why = f"records are put together on the host; reads of one field of numbers run on {self.device}"
+                why = f"records are put together on the host; one field of numbers is read and written on {self.device}"
             return host._replace(placement=_all_on_host(steps, why), prepared=_Prepared(host, plan))
         specs = [step.spec for step in steps[: len(steps) - len(plan.host)]]
         host_round_trip = self._reader.host_round_trip(specs)
@@ -292,14 +292,14 @@ class GpuBackend:
             with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
                 return encode(OnHost(pipeline_slot, value), parts, fields)
         # A lazy value, such as another array of gzarr, is read before this write holds a pipeline slot.
-        values = values_of(self._device, plan, value, parts)
+        values = values_of(self._device, plan, value, parts, fields)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)
         streams = (self._device.current_stream(), self._pipeline_slots.stream) if is_read else ()
         ready = [self._device.record(stream) for stream in streams if stream is not None]
         encoded: list[Buffer | None] = []
 
         def encode_some(some: slice) -> None:
-            found = encode_batch(pipeline_slot, plan, old[some], (values, some), keep_empty=keep_empty)
+            found = encode_batch(pipeline_slot, plan, old[some], (values, some, fields), keep_empty=keep_empty)
             encoded.extend(buffers_of(plan.encoding, found, some.stop - some.start))
 
         with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
@@ -389,9 +389,9 @@ class GpuBackend:
 
     def _writes(self, plan: DevicePlan, value: Any, nchunks: int, fields: Fields) -> bool:
         """Whether the device merges and encodes chunks. Raises: DeviceError in strict mode, if it cannot."""
-        dtype = plan.chunk.dtype
-        if fields is not None or not has_dtype(dtype) or not plan.chunk.nbytes or not nchunks:
+        if not has_element(plan, fields) or not plan.chunk.nbytes or not nchunks:
             return False
+        _, dtype = element_of(plan.chunk.dtype, fields)
         if self.strict and plan.encoding.obstacle is not None:
             raise DeviceError(f"{plan.encoding.obstacle} (strict=True): write with strict=False or device='cpu'")
         if self.strict and self._device.owns(value) and why_not_cast(value.dtype, dtype):

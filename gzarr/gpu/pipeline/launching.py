@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import fill_of
-from gzarr.errors import DeviceError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.codecs.transfers import copy_boxes, reversed_units, rows_as_chunks, unshuffled
@@ -28,10 +27,20 @@ def is_placeable(plan: DevicePlan, out: Array, fields: Fields) -> bool:
     """
     if fields is None:
         return not why_not_cast(plan.chunk.dtype, out.dtype)
-    if isinstance(fields, list) or plan.chunk.dtype.fields is None:
-        return False
-    element = plan.chunk.dtype.fields[fields][0]
-    return has_dtype(element) and bool(out.dtype == element.newbyteorder("="))
+    return has_element(plan, fields) and bool(out.dtype == element_of(plan.chunk.dtype, fields)[1].newbyteorder("="))
+
+
+def has_element(plan: DevicePlan, fields: Fields) -> bool:
+    """Whether elements of chunks, or one field of theirs, are numbers that the device has."""
+    return not isinstance(fields, list) and has_dtype(element_of(plan.chunk.dtype, fields)[1])
+
+
+def element_of(dtype: np.dtype[Any], fields: Any) -> tuple[int, np.dtype[Any]]:
+    """Offset and dtype of what is copied of each element: all of it, or a field of a structured dtype."""
+    if fields is None or dtype.fields is None:
+        return 0, dtype
+    element, offset = dtype.fields[fields][:2]
+    return int(offset), element
 
 
 def place(
@@ -74,16 +83,19 @@ def _place(
     return int(copies.nelements.sum()) * copied
 
 
-def gather(context: BatchContext, plan: DevicePlan, copies: BoxCopies, memory: Memory, rows: Array) -> None:
-    """Copy values into chunks.
+def gather(
+    context: BatchContext, plan: DevicePlan, copies: BoxCopies, memory: Memory, rows: Array, fields: Fields = None
+) -> None:
+    """Copy values into chunks, or into one field of their elements.
 
     memory: of the values. rows: uint8 (chunks, bytes) on the device, chunks in stored order. Elements of the chunks'
         dtype get their stored byte order; others, which are cast later, are native.
     """
-    given = memory.dtype
-    wanted = plan.stored if given.newbyteorder("=") == plan.stored.newbyteorder("=") else given.newbyteorder("=")
+    given, (offset, element) = memory.dtype, element_of(plan.stored, fields)
+    wanted = element if given.newbyteorder("=") == element.newbyteorder("=") else given.newbyteorder("=")
     swap = 0 if given.isnative == wanted.isnative else max(swap_unit(given), swap_unit(wanted))
-    address, nbytes, itemsize = context.device.address(rows), rows.shape[1], given.itemsize
+    address, nbytes = context.device.address(rows) + offset, rows.shape[1]
+    itemsize = given.itemsize if fields is None else plan.stored.itemsize
     boxes = Boxes(
         source=copies.target,
         start=np.zeros_like(copies.target),
@@ -91,12 +103,12 @@ def gather(context: BatchContext, plan: DevicePlan, copies: BoxCopies, memory: M
         counts=copies.counts,
         source_strides=copies.outside,
         target_strides=copies.inside * itemsize,
-        nbytes=itemsize,
+        nbytes=given.itemsize,
         source_lists=copies.out_list,
         target_lists=copies.in_list,
         lists=copies.lists,
     )
-    copy_boxes(context, boxes, plain_shuffles(copies.owner.size), (swap, np.zeros(itemsize, np.uint8)))
+    copy_boxes(context, boxes, plain_shuffles(copies.owner.size), (swap, np.zeros(given.itemsize, np.uint8)))
 
 
 def launch_rows(
@@ -125,7 +137,7 @@ def _elements(
 ) -> tuple[Chunks | None, tuple[int, int, int, int], NDArray[Any]]:
     """What is copied: chunks, cast to a dtype; bytes of an element, offset in it, bytes copied, and swap; the fill."""
     source = plan.stored
-    offset, element = (0, source) if fields is None else _field(source, fields)
+    offset, element = element_of(source, fields)
     native = element.newbyteorder("=")
     fill = np.array(fill_of(plan.chunk, fields)).astype(native)
     itemsize, swap = source.itemsize, swap_unit(element)
@@ -146,14 +158,6 @@ def _sources(chunks: Chunks | None, present: Any, n: int) -> tuple[Table, Shuffl
         for column, values in zip(shuffles, chunks.shuffle, strict=True):
             np.asarray(column)[present] = values
     return sources, shuffles
-
-
-def _field(dtype: np.dtype[Any], field: Any) -> tuple[int, np.dtype[Any]]:
-    """Offset and dtype of a field of a structured dtype."""
-    if dtype.fields is None:
-        raise DeviceError(f"dtype {dtype} has no field {field!r}")
-    element, offset = dtype.fields[field][:2]
-    return int(offset), element
 
 
 def _cast(

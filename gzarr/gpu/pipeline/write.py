@@ -15,13 +15,14 @@ Rules: results of decoders and encoders are checked once, when the batch is done
 batch that raises OverLimitError has changed nothing but its own memory.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Array
+from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import ArrayRepr, fill_of
 from gzarr.cpu.backend import as_numpy
 from gzarr.errors import CodecError
@@ -44,7 +45,7 @@ from gzarr.gpu.pipeline.copies import (
     point_copies,
     take,
 )
-from gzarr.gpu.pipeline.launching import gather, launch_rows
+from gzarr.gpu.pipeline.launching import element_of, gather, launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
 from gzarr.gpu.pipeline.placing import decoded, packed
 from gzarr.indexing.plan import Part
@@ -56,12 +57,12 @@ from gzarr.storage.base import Buffer, host_view
 Values: TypeAlias = Callable[[BatchContext, slice], tuple[BoxCopies, Memory]]
 
 
-def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part]) -> Values:
+def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part], fields: Fields = None) -> Values:
     """What brings the values of parts to the device. A lazy value is read now.
 
     value: an array on the device or of NumPy, or anything lazy that is indexed like them, such as an array of gzarr.
     """
-    dtype = plan.chunk.dtype.newbyteorder("=")
+    dtype = element_of(plan.chunk.dtype, fields)[1].newbyteorder("=")
 
     def separate(context: BatchContext, memory: Memory, some: slice) -> tuple[BoxCopies, Memory]:
         return _gathered(plan, parts[some], memory), memory
@@ -181,27 +182,30 @@ def encode_batch(
     pipeline_slot: PipelineSlot,
     plan: DevicePlan,
     old: Sequence[Buffer | None],
-    values: tuple[Values, slice],
+    values: tuple[Values, slice, Fields],
     *,
     keep_empty: bool,
 ) -> Packed:
     """Merge chunks and do the device's part of their encoding. Chunks that now hold the fill value are left out.
 
-    old: the old contents of each. values: what gives the new values, and the range of its chunks that these are.
+    old: the old contents of each. values: what gives the new values, the range of its chunks that these are, and the
+    field that they are written to.
     Raises: CodecError with the index of the chunk, OverLimitError.
     """
     decoding, encoding = (BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot) for _ in range(2))
     present = [i for i, buffer in enumerate(old) if buffer is not None]
     written: Any = np.arange(len(old))
+    bring, some, fields = values
     rows = copies = memory = None
     found = Packed(written[:0], np.empty(0, np.uint8), written[:0], written[:0])
     try:
         with stage("gather", timed=True):
-            copies, memory = values[0](encoding, values[1])
+            copies, memory = bring(encoding, some)
         with positions(present), stage("decode", timed=True):
-            rows = _old_rows(decoding if present else encoding, plan, old, copies)
+            covered = copies.covered == plan.chunk.nelements if fields is None else np.zeros(len(old), np.bool_)
+            rows = _old_rows(decoding if present else encoding, plan, old, covered)
         with stage("gather", timed=True):
-            rows = _merged(encoding, plan, (copies, memory), rows)
+            rows = _merged(encoding, plan, (copies, memory, fields), rows, whole=bool(covered.all()))
             if not keep_empty and plan.chunk.fill_value is not None:
                 written = _find_written(encoding, plan, rows)
         with positions(written), stage("encode", timed=True):
@@ -226,7 +230,9 @@ def buffers_of(plan: EncodePlan, encoded: Packed, n: int) -> list[Buffer | None]
     return buffers
 
 
-def _old_rows(context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | None], copies: BoxCopies) -> Array:
+def _old_rows(
+    context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | None], covered: NDArray[np.bool_]
+) -> Array:
     """Rows with what will not be written over: old contents, or the fill value. Other rows are not initialized."""
     n, nbytes = len(old), plan.chunk.nbytes or 0
     present = [i for i, buffer in enumerate(old) if buffer is not None]
@@ -234,7 +240,7 @@ def _old_rows(context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | No
     if chunks is not None and len(present) == n and chunks.rows is not None and chunks.shuffle is None:
         return chunks.rows
     rows, _ = new_rows(context, n, nbytes)
-    merged = copies.covered != plan.chunk.nelements
+    merged = ~covered
     merged[present] = True
     which = np.flatnonzero(merged).tolist()
     if which:
@@ -242,35 +248,37 @@ def _old_rows(context: BatchContext, plan: DevicePlan, old: Sequence[Buffer | No
     return rows
 
 
-def _merged(context: BatchContext, plan: DevicePlan, values: tuple[BoxCopies, Memory], rows: Array) -> Array:
-    """Rows with the new values in them, cast if these are of another dtype."""
-    copies, memory = values
-    native, given = plan.stored.newbyteorder("="), memory.dtype.newbyteorder("=")
+def _merged(
+    context: BatchContext, plan: DevicePlan, values: tuple[BoxCopies, Memory, Fields], rows: Array, *, whole: bool
+) -> Array:
+    """Rows with the new values in them, cast if these are of another dtype. whole: whether nothing else is in them."""
+    copies, memory, fields = values
+    native, given = element_of(plan.stored, fields)[1].newbyteorder("="), memory.dtype.newbyteorder("=")
     if given != native:
         raw, _ = new_rows(context, copies.nchunks, plan.chunk.nelements * given.itemsize)
         gather(context, plan, copies, memory, raw)
         made = cast(context, raw, given, native)
-        if bool(np.all(copies.covered == plan.chunk.nelements)):
+        if whole:
             unit = swap_unit(plan.stored)
             return reversed_units(context, made, unit) if unit else made
         addresses = context.device.address(made) + np.arange(copies.nchunks, dtype=np.int64) * made.shape[1]
         copies, memory = from_chunks(copies, addresses, native)
-    gather(context, plan, copies, memory, rows)
+    gather(context, plan, copies, memory, rows, fields)
     return rows
 
 
 def _find_written(context: BatchContext, plan: DevicePlan, rows: Array) -> NDArray[np.int64]:
     """The rows that do not equal the fill value, bit for bit. Waits."""
     fill = np.frombuffer(np.array(fill_of(plan.chunk)).astype(plan.stored).tobytes(), np.uint8)
-    n, nbytes = rows.shape
-    staging = context.device.staging(UNIT_NBYTES + n)
-    staging[:UNIT_NBYTES] = np.tile(fill, UNIT_NBYTES // fill.size)
-    staging[UNIT_NBYTES:] = 0
+    (n, nbytes), period = rows.shape, math.lcm(fill.size, UNIT_NBYTES)
+    staging = context.device.staging(period + n)
+    staging[:period] = np.tile(fill, period // fill.size)
+    staging[period:] = 0
     table = context.upload(staging)
     address = context.device.address(table)
-    args = (n, nbytes, context.device.address(rows), address, address + UNIT_NBYTES)
+    args = (n, nbytes, context.device.address(rows), period // UNIT_NBYTES, address, address + period)
     context.device.launch("find_written", row_threads(n, nbytes), args)
-    return np.flatnonzero(context.device.download(table[UNIT_NBYTES:]))
+    return np.flatnonzero(context.device.download(table[period:]))
 
 
 def _encoded(context: BatchContext, plan: DevicePlan, rows: Array, which: NDArray[np.int64]) -> Chunks | Encoded:

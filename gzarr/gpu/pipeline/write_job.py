@@ -188,7 +188,7 @@ class DeviceWrite:
 
             def encode_some(some: slice) -> None:
                 none = [None] * (some.stop - some.start)
-                found = encode_batch(pipeline_slot, plan, none, (values, some), keep_empty=self.keep_empty)
+                found = encode_batch(pipeline_slot, plan, none, (values, some, None), keep_empty=self.keep_empty)
                 encoded.append(found._replace(numbers=found.numbers + some.start))
 
             def chunk_at(number: int) -> tuple[Coords, ArrayRepr]:

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr.gpu.pipeline.batches import NEVER
+from gzarr.testing import transfers
 from tests.gpu.hardware.opening import cuda_backend
 from tests.gpu.hardware.test_hardware_device import pool_of
+from tests.gpu.pipeline.test_write import OF_RECORDS, RECORD, write_fields
 
 pytestmark = pytest.mark.gpu
 
@@ -51,6 +54,16 @@ def test_device_values_are_stored(cuda: Any, chain: str) -> None:
     array[mask] = cuda.cupy.asarray(VALUES[mask])
     expected[mask] = VALUES[mask]
     np.testing.assert_array_equal(stored_in(array), expected)
+
+
+@pytest.mark.parametrize("options", OF_RECORDS, ids=["none", "blosc", "big", "shards"])
+def test_fields_of_records_are_written(cuda: Any, options: dict[str, Any]) -> None:
+    fill = np.array((1, -2.5, 3), RECORD)[()]
+    stored = gzarr.create_array({}, shape=(41, 30), chunks=(5, 5), dtype=RECORD, fill_value=fill, **options)
+    array = gzarr.open_array(stored.store, device=cuda_backend(cuda, small_writes=NEVER))
+    with transfers() as counted:
+        write_fields(array, cuda.cupy.asarray)
+    assert counted.inside.to_host.count < 100  # some for each write, none for each chunk
 
 
 @pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "i8", "u1", "?", "f2"])

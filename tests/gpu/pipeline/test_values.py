@@ -154,7 +154,7 @@ def test_records_come_from_the_host_and_their_fields_from_the_device():
     assert type(z[:]) is np.ndarray
     np.testing.assert_array_equal(z[:], data)
     assert {row.where for row in z.placement} == {"host"}
-    assert "one field of numbers run on emulated" in z.placement[0].why
+    assert "one field of numbers is read and written on emulated" in z.placement[0].why
     np.testing.assert_array_equal(z["b"].get(), data["b"])
 
 

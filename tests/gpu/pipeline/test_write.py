@@ -2,8 +2,10 @@
 
 import gc
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numcodecs
 import numpy as np
@@ -162,17 +164,58 @@ def test_values_of_other_arrays_come_in_parts(device):
     check(itself, DATA)
 
 
-def test_values_of_other_libraries_and_fields(device):
+def test_values_of_other_libraries(device):
     z = made(device, DATA)
     z[::2] = Foreign(np.asfortranarray(DATA[::2] * 3))
     expected = DATA.copy()
     expected[::2] *= 3
     check(z, expected)
-    records = np.zeros(20, [("a", "i4"), ("b", "f8")])
-    z = gzarr.array(records, chunks=6, store={}).to(GpuBackend(device))
-    z["b", 3:9] = on_device(np.arange(6.0))
-    records["b"][3:9] = np.arange(6)
-    assert_equal(z[:], records)
+
+
+RECORD = np.dtype([("a", "<i4"), ("b", ">f8"), ("c", "u2")])
+
+
+def write_fields(array: gzarr.Array, to_device: Callable[[np.ndarray], Any]) -> None:
+    """Write fields of records, (41, 30) in missing chunks, and compare what is stored then."""
+    expected = np.zeros((41, 30), RECORD)
+    expected[:] = array.fill_value
+    for key in ((slice(None), slice(None)), (slice(3, 40, 4), slice(None, None, -1)), (7, slice(5, 9))):
+        for name in RECORD.names:
+            expected[name][key] = np.arange(41 * 30).reshape(41, 30)[key] + len(name)
+            array.set_basic_selection(key, to_device(expected[name][key]), fields=name)
+    array.set_basic_selection(..., to_device(expected["a"].astype("f4")), fields="b")
+    expected["b"] = expected["a"]
+    rows, columns = [40, 3, 3, 17], [2, 0, 29, 9]
+    array.set_orthogonal_selection((rows, columns), to_device(np.arange(16.0).reshape(4, 4)), fields="b")
+    expected["b"][np.ix_(rows, columns)] = np.arange(16).reshape(4, 4)
+    array.set_coordinate_selection((rows, columns), to_device(np.arange(4, dtype="u2")), fields="c")
+    expected["c"][rows, columns] = np.arange(4)
+    np.testing.assert_array_equal(array.to("cpu")[...], expected)
+    for name in RECORD.names:
+        array.set_basic_selection(..., to_device(np.full((41, 30), array.fill_value[name])), fields=name)
+    assert array.nchunks_initialized == 0
+
+
+#: Of one compressor, records with an order of each field, and all in one order.
+OF_RECORDS = (
+    {"compressor": None, "zarr_format": 2},
+    {"compressor": numcodecs.Blosc("zstd"), "zarr_format": 2, "order": "F"},
+    {"compressors": codecs.ZstdCodec(1), "serializer": codecs.BytesCodec(endian="big")},
+    {"compressors": codecs.ZstdCodec(1), "shards": (20, 30)},
+)
+
+
+@pytest.mark.parametrize("options", OF_RECORDS, ids=["none", "blosc", "big", "shards"])
+@pytest.mark.parametrize("fill", [(0, 0, 0), (1, -2.5, 3)], ids=["zeros", "numbers"])
+def test_fields_of_records_are_written_on_the_device(device, options, fill):
+    z = made(device, shape=(41, 30), chunks=(5, 5), dtype=RECORD, fill_value=np.array(fill, RECORD)[()], **options)
+    write_fields(z, on_device)
+    z[...] = np.zeros((41, 30), RECORD)
+    device.forget()
+    z["b"] = on_device(np.arange(1230.0).reshape(41, 30))
+    stored = sum(len(z.store[key]) for key in z.store if key[-1].isdigit())
+    assert len(device.down) <= 7
+    assert sum(device.down) <= stored + 100 * z.nchunks  # values do not come down
 
 
 def test_what_is_stored_follows_neither_the_value_nor_memory_that_is_used_again(device):
