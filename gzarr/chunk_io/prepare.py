@@ -25,7 +25,7 @@ from gzarr.codecs.spec import ArrayRepr, BytesRepr, CodecSpec
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.dtypes.scalars import lacks_unit
 from gzarr.errors import MetadataError, MissingExtraError
-from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular
+from gzarr.indexing.grid import Grid, RegularAxis, chunk_shape, is_regular, largest_chunk
 from gzarr.indexing.keys import Coords, join_path
 from gzarr.indexing.selection import Indices
 from gzarr.layout.chunk_layout import Layout, Names
@@ -156,7 +156,7 @@ def _made_of(meta: ArrayMeta, *, allow_pickle: bool) -> tuple[tuple[Any, ...], H
     made_of = meta.codecs, meta.data_type, meta.fill_value
     if not is_regular(meta.grid):
         return (*made_of, meta.grid), allow_pickle
-    return made_of, (chunk_shape(meta.grid, (0,) * len(meta.grid)), allow_pickle)
+    return made_of, (largest_chunk(meta.grid), allow_pickle)
 
 
 def _subdivided(grid: Grid, cuts: Sequence[Coords]) -> Grid:

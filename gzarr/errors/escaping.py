@@ -15,7 +15,10 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 
 def escaped(text: object) -> str:
     r"""A text on one line, with escapes as in Python for what is not to be shown: ``"a\nb"`` becomes ``a\\nb``."""
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], str(text))
+    text = str(text)
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def escaped_lines(text: object) -> str:

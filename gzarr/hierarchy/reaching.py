@@ -42,6 +42,8 @@ def join_storage_options(store: Any, keywords: dict[str, Any]) -> Any:
 
     Raises StoreError if there are options and no URL.
     """
+    if not keywords:
+        return store
     options = dict(keywords.pop("storage_options", None) or {})
     elsewhere = {name: keywords.pop(name) for name in ELSEWHERE & keywords.keys()}
     options |= {name: value for name, value in elsewhere.items() if value is not None}

@@ -89,6 +89,8 @@ StoreLike: TypeAlias = Store | StorePath | MutableMapping[str, Any] | str | os.P
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(?:://|::)")
+#: How a segment of a path ends that names an archive or a container.
+_ENDING = re.compile(r"\.(?:zip|ozx|n5)", re.IGNORECASE)
 _SUPPORTED = "a path, a path to a .zip or .ozx, or a URL (file, zip, memory, s3, gs, az, http(s), others of fsspec)"
 
 
@@ -228,14 +230,15 @@ def _open_path(
         path = path[match.end() :]
     if not path:
         raise StoreError("the path of a store is empty; use '.' for the current directory")
-    archive, inner = _split(path, ".zip", ".ozx")
-    if archive is None and scheme == "zip":
-        archive = path
-    if archive is not None:
-        return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
-    container, inner = _split(path, ".n5")
-    if container is not None:
-        return _n5(LocalStore(container, read_only)), inner
+    if scheme == "zip" or _ENDING.search(path):
+        archive, inner = _split(path, ".zip", ".ozx")
+        if archive is None and scheme == "zip":
+            archive = path
+        if archive is not None:
+            return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
+        container, inner = _split(path, ".n5")
+        if container is not None:
+            return _n5(LocalStore(container, read_only)), inner
     return open_named(path, options, places, is_url=False) or (LocalStore(path, read_only), "")
 
 
@@ -251,8 +254,6 @@ def _split(path: str, *endings: str) -> tuple[str | None, str]:
     A directory is no archive, whatever its name.
     """
     at = 0
-    if not any(ending in path.lower() for ending in endings):
-        return None, ""
     for segment in re.split(r"(?<=[/\\])" if os.name == "nt" else r"(?<=/)", path):
         name = segment.rstrip("/\\" if os.name == "nt" else "/")
         found = path[: at + len(name)]

@@ -71,7 +71,7 @@ def is_instance(value: object, module: str, *names: str) -> bool:
 
 def _file_in(path: str) -> str | None:
     """The beginning of a path that names a file, if one does: of a format that is read in place, perhaps."""
-    folder = _REFERENCES.match(path)
+    folder = _REFERENCES.match(path) if ".parq" in path.lower() else None
     if folder and os.path.isfile(f"{folder[0]}/.zmetadata"):
         return folder[0]
     while path and not os.path.isdir(path):

@@ -89,7 +89,7 @@ class LocalStore(Store):
         given = os.fsdecode(root)
         self._name = f"file://{given}"
         self.root = os.path.abspath(given)
-        self._prefix = os.path.join(self.root, "")
+        self._prefix = self.root if self.root.endswith(os.sep) else self.root + os.sep
         self.read_only = read_only
 
     @property
