@@ -26,15 +26,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
 
-try:
-    import fcntl
-except ImportError:  # Windows, where files that are open for writing are not protected from each other
-    fcntl = None  # type: ignore[assignment]
-
 from gzarr.concurrency import Lock, new_lock
 from gzarr.errors import StoreError
 from gzarr.storage import zip_format
 from gzarr.storage.capabilities import Buffer
+from gzarr.storage.lock_kinds import fcntl
 from gzarr.storage.locks import entering
 from gzarr.storage.rules import byte_range, cut
 

@@ -101,9 +101,7 @@ class _Room:
                             yield found.st_mtime, found.st_size, Path(entry.path)
 
 
-@cache
-def _room_of(folder: Path) -> _Room:
-    return _Room(folder)
+_room_of = cache(_Room)
 
 
 class DiskCache(LRUStoreCache):

@@ -36,14 +36,9 @@ from threading import get_ident
 from typing import Any
 
 from gzarr.concurrency import after_fork
-from gzarr.storage.lock_kinds import file_locker
+from gzarr.storage.lock_kinds import fcntl, file_locker
 from gzarr.storage.locks import reentered, wait_for
 from gzarr.storage.rules import TEMPORARY_PREFIX, replace_file
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 #: For what is there already: a pipe is not waited for, a link is not followed.
 FOUND_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))

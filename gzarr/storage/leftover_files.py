@@ -12,13 +12,8 @@ from collections.abc import Iterator
 
 from gzarr.config import config
 from gzarr.storage.file_locks import FOUND_FLAGS, NO_LOCKS, temporary_path
-from gzarr.storage.lock_kinds import file_locker
+from gzarr.storage.lock_kinds import fcntl, file_locker
 from gzarr.storage.rules import TEMPORARY_PREFIX
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 #: Seconds without a change after which a file that cannot be locked counts as abandoned.
 _OLD_S = 3600

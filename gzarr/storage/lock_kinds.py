@@ -14,8 +14,8 @@ from gzarr.config import config
 from gzarr.storage.locks import key_locks, wait_for
 
 try:
-    import fcntl
-except ImportError:  # Windows
+    import fcntl as fcntl  # noqa: PLC0414 - for the modules that lock files
+except ImportError:  # Windows, where files that are open for writing are not protected from each other
     fcntl = None  # type: ignore[assignment]
 
 #: Files that are locks of a machine.

@@ -23,7 +23,7 @@ from gzarr.storage.base import Store
 from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.local import LocalStore
 from gzarr.storage.locks import holds_document, while_locked
-from gzarr.storage.rules import as_bytes, check_key, check_path, cut, pickled, refuse_normalizing
+from gzarr.storage.rules import DOCUMENTS, as_bytes, check_key, check_path, cut, pickled, refuse_normalizing
 from gzarr.storage.wrappers import Tokens, WrapperStore
 
 DOCUMENT = "attributes.json"
@@ -143,22 +143,14 @@ class N5Store(WrapperStore):
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order."""
-        found: list[Buffer | None] = [None] * len(requests)
-        blocks: list[int] = []
-        documents: dict[str, bytes | None] = {}
-        for position, request in enumerate(requests):
-            name = request.key.rpartition("/")[2]
-            if name in _SHOWN:
-                if request.key not in documents:
-                    documents[request.key] = self._shown(request.key)
-                value = documents[request.key]
-                found[position] = None if value is None else cut(value, request.start, request.length)
-            elif name not in _REFUSED:
-                blocks.append(position)
-        asked = [requests[i]._replace(key=_to_n5_key(requests[i].key)) for i in blocks]
-        for position, block in zip(blocks, self._store.get_many(asked) if asked else (), strict=True):
-            found[position] = block
-        return found
+        names = {request.key: request.key.rpartition("/")[2] for request in requests}
+        shown = {key: self._shown(key) for key, name in names.items() if name in _SHOWN}
+        blocks = [one._replace(key=_to_n5_key(one.key)) for one in requests if names[one.key] not in DOCUMENTS]
+        found = iter(self._store.get_many(blocks) if blocks else ())
+        return [
+            next(found) if names[key] not in DOCUMENTS else (text := shown.get(key)) and cut(text, start, length)
+            for key, start, length in requests
+        ]
 
     def getsize(self, key: str) -> int | None:
         """Size of an object in bytes, or None if it is missing."""
@@ -190,10 +182,9 @@ class N5Store(WrapperStore):
         document = self._document(path) if DOCUMENT in names else None
         objects = [name for name in names if name != DOCUMENT]
         if is_array(document):
-            for name in [name for name in paths if name.isdecimal()]:
-                start = _join(path, name)
-                blocks = self._store.list_prefix(start)
-                nskip = len(path) + 1 if path else 0
+            nskip = len(path) + 1 if path else 0
+            for name in filter(str.isdecimal, paths):
+                blocks = self._store.list_prefix(_join(path, name))
                 objects += [".".join(reversed(key[nskip:].split("/"))) for key in blocks]
             paths = [name for name in paths if not name.isdecimal()]
         objects += [name for name in _SHOWN if self._shown(_join(path, name)) is not None]
@@ -272,7 +263,7 @@ class N5Store(WrapperStore):
         """Delete the keys; missing ones are ignored. Deleting a Zarr document removes its part of the N5 document."""
         self.check_writable()
         names = list(keys)
-        self._store.delete_many([_to_n5_key(k) for k in names if k.rpartition("/")[2] not in (*_SHOWN, *_REFUSED)])
+        self._store.delete_many([_to_n5_key(k) for k in names if k.rpartition("/")[2] not in DOCUMENTS])
         for key in names:
             path, _, name = key.rpartition("/")
             if name in _SHOWN:

@@ -8,6 +8,7 @@ A wrapper answers for the store it wraps: same locks, same name, and where it sa
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from gzarr.errors import ReplacedError, StoreError
@@ -24,7 +25,6 @@ from gzarr.storage.capabilities import (
     host_view,
 )
 from gzarr.storage.rules import cut
-from gzarr.storage.tables import Tables
 
 
 def read_only(store: Store) -> Store:
@@ -123,21 +123,10 @@ class WrapperStore(Store):
         self.concurrency, self.max_locked = store.concurrency, store.max_locked
         self.zarr_format, self.dimension_separator = store.zarr_format, store.dimension_separator
 
-    @property
-    def files(self) -> Files | None:
-        return self._store.files
-
-    @property
-    def versions(self) -> Versions | None:
-        return self._store.versions
-
-    @property
-    def conditional(self) -> Conditional | None:
-        return self._store.conditional
-
-    @property
-    def tables(self) -> Tables | None:
-        return self._store.tables
+    files: Any = property(attrgetter("_store.files"))
+    versions: Any = property(attrgetter("_store.versions"))
+    conditional: Any = property(attrgetter("_store.conditional"))
+    tables: Any = property(attrgetter("_store.tables"))
 
     def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
         """Fetch every request, in order; None where the key is missing. All reads of bytes go through it.

@@ -22,16 +22,13 @@ from contextlib import suppress
 from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
 try:
-    import fcntl
-except ImportError:  # Windows, where files that are open for writing are not protected from each other
-    fcntl = None  # type: ignore[assignment]
-try:
     from lzma import LZMAError
 except ImportError:  # Python may be built without liblzma; zipfile then refuses such entries itself
     LZMAError = zlib.error  # type: ignore[assignment, misc]
 
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.errors.escaping import escaped
+from gzarr.storage.lock_kinds import fcntl
 
 LOCAL_HEADER_NBYTES = 30
 ENCRYPTED = 0x1  # flag bit, APPNOTE 4.4.4
