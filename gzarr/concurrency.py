@@ -50,8 +50,7 @@ def new_lock() -> Lock:
 
 def is_held_here(lock: Lock) -> bool:
     """Whether the current thread holds a lock."""
-    held: bool = lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001 - as `threading.Condition` asks
-    return held
+    return lock._is_owned()  # type: ignore[attr-defined]  # noqa: SLF001 - as `threading.Condition` asks
 
 
 def after_fork(hook: Callable[[], object]) -> Callable[[], object]:

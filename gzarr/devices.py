@@ -86,8 +86,7 @@ def backend_for(
             raise ValueError(f"device is a backend, which has its options already: leave out {names}")
         if not hasattr(asked, "prepare"):
             raise ValueError(f"device must be {_NAMES}; got {asked!r}")
-        backend: Backend = asked
-        return backend
+        return asked
     name = asked.lower()
     if name == "auto":
         name = "cuda" if _takes_gpu(chosen) else "cpu"

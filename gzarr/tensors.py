@@ -162,8 +162,7 @@ def _holds_tensors(item: Any) -> bool:
 def _shared(tensor: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Return a NumPy array that shares the memory of a tensor on the host."""
     if dtype.isbuiltin == 1:
-        array: np.ndarray[Any, Any] = tensor.numpy()
-        return array
+        return tensor.numpy()
     bits = getattr(sys.modules["torch"], f"int{8 * dtype.itemsize}")
     as_integers: np.ndarray[Any, Any] = tensor.view(bits).numpy()
     return as_integers.view(dtype)

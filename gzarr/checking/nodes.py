@@ -328,8 +328,7 @@ def _read(store: Store, path: str, documents: Mapping[str, Buffer], found: Findi
         return None
 
     has_attributes = making[0] != "zarr.json" and ".zattrs" in documents
-    meta: NodeMeta | None = parse(making[0], (parse(".zattrs", {}) if has_attributes else None) or {})
-    return meta
+    return parse(making[0], (parse(".zattrs", {}) if has_attributes else None) or {})
 
 
 # -- what killed writers leave -----------------------------------------------------------------------------------------

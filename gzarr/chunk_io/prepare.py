@@ -183,8 +183,7 @@ def _share(
     entries = _shared.get(backend)
     cached = None if entries is None else entries.get(key)
     if cached is not None:
-        shared: T = cached[0]
-        return shared
+        return cached[0]
     made = make()
     if all(map(_is_fixed, specs)):
         entries = _shared.setdefault(backend, {})

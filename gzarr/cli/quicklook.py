@@ -227,8 +227,7 @@ def _resized(values: NDArray[Any], size: int, ratio: float | None) -> NDArray[An
     else:
         lengths = max(round(size * min(ratio, 1)), 1), max(round(size * min(1 / ratio, 1)), 1)
     rows, columns = (((np.arange(n) + 0.5) * m / n).astype(int) for n, m in zip(lengths, (height, width), strict=True))
-    resized: NDArray[Any] = values[rows][:, columns]
-    return resized
+    return values[rows][:, columns]
 
 
 def _cut(array: gzarr.Array, at: str | None, count: int) -> tuple[int, ...]:

@@ -125,8 +125,7 @@ class NumcodecsCodec(CodecSpec):
 
     def configuration(self) -> dict[str, Any]:
         """Give the configuration without the id. See `CodecSpec.configuration`."""
-        result: dict[str, Any] = json.loads(self.config)
-        return result
+        return json.loads(self.config)
 
     def to_json(self) -> dict[str, Any]:
         """Give the codec as Zarr v3 metadata, with ``configuration`` even if empty: zarr-python requires it."""

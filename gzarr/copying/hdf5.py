@@ -211,8 +211,7 @@ def _plain_dtype(dataset: Any) -> np.dtype[Any]:
         what = f"{dtype}"
     if what:
         raise CopyError(f"{place(dataset)} has elements that Zarr lacks: {what}; delete it or copy the others by name")
-    plain: np.dtype[Any] = np.dtype(dtype.str) if dtype.names is None else dtype
-    return plain
+    return np.dtype(dtype.str) if dtype.names is None else dtype
 
 
 def dimension_names(dataset: Any, scales: dict[Any, str | None]) -> tuple[str | None, ...] | None:

@@ -289,8 +289,7 @@ class Array(Node[ArrayMeta]):
     @property
     def compressors(self) -> tuple[Any, ...]:
         """Codecs from bytes to bytes: numcodecs objects in v2, specs in v3."""
-        compressors: tuple[Any, ...] = array_info.shown_codecs(self.metadata)[1]
-        return compressors
+        return array_info.shown_codecs(self.metadata)[1]
 
     @property
     def compressor(self) -> Any:

@@ -265,8 +265,7 @@ class Group(Node[GroupMeta], MutableMapping[str, Any]):
             raise ContainsArrayError(f"An array exists in store at {str(found.store_path)!r}, no group; use get_array")
         if found is None:
             raise GroupNotFoundError(f"No group found in store: {str(self.store_path / path)!r} does not exist")
-        group: Self = found
-        return group
+        return found
 
     @property
     def async_group(self) -> AsyncGroup:

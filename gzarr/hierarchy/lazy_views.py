@@ -100,8 +100,7 @@ class LazyView(LazyValue):
     @property
     def backend(self) -> Backend:
         """Where reads put their results."""
-        backend: Backend = self.arrays[0].backend
-        return backend
+        return self.arrays[0].backend
 
     @property
     def chunk_sizes(self) -> Lengths:
@@ -185,8 +184,7 @@ class LazyView(LazyValue):
         key: list[Any] = [slice(None)] * self.ndim
         for name, index in indices.items():
             key[self._dim_of(name)] = index
-        view: LazyView = self.oindex[tuple(key)]
-        return view
+        return self.oindex[tuple(key)]
 
     def sel(self, method: str | None = None, **labels: Any) -> LazyView:
         """Select along axes by their coordinates: the arrays that are named as the axes, in the same group.

@@ -95,8 +95,7 @@ class Node(Generic[M]):
             If none is stored there.
         """
         constructor: type[Any] = cls
-        node: Self = constructor(store) if zarr_format is None else constructor(store, zarr_version=zarr_format)
-        return node
+        return constructor(store) if zarr_format is None else constructor(store, zarr_version=zarr_format)
 
     @classmethod
     def from_dict(cls, store_path: Any, data: Any) -> Self:
@@ -290,8 +289,7 @@ class NodeAttributes(Attributes):
     def _values(self) -> Mapping[str, Any]:
         if not self.cache:
             self.refresh()
-        values: Mapping[str, Any] = self._node.metadata.attributes
-        return values
+        return self._node.metadata.attributes
 
     def refresh(self) -> None:
         """Read the attributes from the store again."""

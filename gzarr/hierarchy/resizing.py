@@ -227,8 +227,7 @@ def append_to(array: GzarrArray, data: Any, axis: int) -> tuple[int, ...]:
     def append() -> tuple[int, ...]:
         for _ in attempts():
             if _append_once(array, data, axis, reserves=reserves):
-                shape: tuple[int, ...] = array.shape
-                return shape
+                return array.shape
         raise given_up(array.store, key)
 
     return while_locked(array.store.node_locked(key), append)

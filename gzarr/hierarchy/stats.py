@@ -287,5 +287,4 @@ def _parts(block: AnyArray, size: int = _PART_SIZE) -> Iterator[AnyArray]:
 
 
 def _on_host(values: AnyArray) -> NDArray[np.int64]:
-    host: NDArray[np.int64] = values.get() if hasattr(values, "get") else values
-    return host
+    return values.get() if hasattr(values, "get") else values

@@ -239,8 +239,7 @@ class Separate:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the value."""
-        dtype: np.dtype[Any] = self.value.dtype
-        return dtype
+        return self.value.dtype
 
     def __getitem__(self, key: Any) -> Any:
         return self.value[key]

@@ -27,8 +27,7 @@ def read_coordinate(view: GzarrView, name: str) -> np.ndarray[Any, Any]:
         whole = np.asarray(type(array)(array.store, path, meta, array.opened_with, read_only=True))
     axis = view.transform.axes[number]
     listed = isinstance(axis, Listed)
-    found: np.ndarray[Any, Any] = whole[axis.indices if listed else axis.start + axis.step * np.arange(view.shape[dim])]
-    return found
+    return whole[axis.indices if listed else axis.start + axis.step * np.arange(view.shape[dim])]
 
 
 def find_labels(view: GzarrView, name: str, label: Any, method: str | None) -> Any:

@@ -201,8 +201,7 @@ class Slots:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the slots."""
-        dtype: np.dtype[Any] = self.blocks[0].dtype
-        return dtype
+        return self.blocks[0].dtype
 
     def __setitem__(self, copies: list[Part], value: Any) -> None:
         """Make the copies of a chunk. value: the chunk, or the value of all its elements."""

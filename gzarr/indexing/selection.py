@@ -320,8 +320,7 @@ def _wrap(array: Any, extent: int, axis: int) -> Indices:
     """Indices from 0 on. Their bounds are checked before the cast, in which a large unsigned index would wrap."""
     # Negative numbers are large ones here, so one pass finds that all are within bounds.
     if array.dtype == np.int64 and array.size and extent <= _MAX_INDEX and int(array.view(np.uint64).max()) < extent:
-        within: Indices = array.astype(np.int64, copy=False)
-        return within
+        return array.astype(np.int64, copy=False)
     low, high = (int(array.min()), int(array.max())) if array.size else (0, -1)
     if low < -extent or high >= extent:
         bad = low if low < -extent else high

@@ -234,8 +234,7 @@ class Transform(NamedTuple):
         else:
             mine, indices = (axis.dim,), axis.start + axis.step * np.arange(self.shape[axis.dim])
         order = sorted(range(len(mine)), key=mine.__getitem__)
-        spread: Indices = indices.transpose(order)[tuple([slice(None) if dim in mine else None for dim in dims])]
-        return spread
+        return indices.transpose(order)[tuple([slice(None) if dim in mine else None for dim in dims])]
 
 
 def _along(shape: tuple[int, ...], dim: int, indices: Range | Indices) -> Transform:

@@ -62,8 +62,7 @@ class _OpenTelemetryRecorder(Recorder):
 
     def span(self, name: str, **attributes: Any) -> AbstractContextManager[Any]:
         """A span around what happens in a ``with`` statement."""
-        made: AbstractContextManager[Any] = self._tracer.start_as_current_span(name, attributes=attributes)
-        return made
+        return self._tracer.start_as_current_span(name, attributes=attributes)
 
     def carry(self, first: str, task: Callable[[Any], object], marker: Any) -> Callable[[Any], None]:
         """A task in a span of its own, within that of its read or write."""

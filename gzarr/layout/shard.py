@@ -247,8 +247,7 @@ def rebuild(
     shard = assemble(entries, shape, level.coder, level.location, level.write_order)
     if not shard or level.wrap is None:
         return shard
-    wrapped: Sequence[Buffer] = level.wrap.encode([join(shard)])
-    return wrapped
+    return level.wrap.encode([join(shard)])
 
 
 def _ravel(coords: Coords, shape: Coords) -> int:

@@ -23,7 +23,7 @@ from gzarr.indexing.selection import Indices
 def stored_dtype(array: Any) -> np.dtype[Any]:
     """The data type that chunks are decoded to, in native byte order."""
     if not isinstance(array, (Array, np.ndarray)):
-        return array.stored  # type: ignore[no-any-return]
+        return array.stored
     dtype: np.dtype[Any] = array.metadata.data_type.dtype if isinstance(array, Array) else array.dtype
     return dtype.newbyteorder("=")
 

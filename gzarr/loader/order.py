@@ -317,7 +317,7 @@ def parse_shuffle(shuffle: Any) -> Shuffle:
     if shuffle is None or shuffle is False:
         return False
     if shuffle in ("exact", "blocks"):
-        return shuffle  # type: ignore[no-any-return]
+        return shuffle
     raise ValueError(f"shuffle must be 'exact' (or True), 'blocks' or False, got {shuffle!r}")
 
 

@@ -280,8 +280,7 @@ def read_attributes_at(store: Store, key: str) -> dict[str, Any]:
     """Read the attributes of one document: all of it, or a member of a ``zarr.json``; none if there is no document."""
     stored = store.get_one(Request(key))
     document = {} if stored is None else parse_json(stored, _what(store, key))
-    attributes: dict[str, Any] = document.get("attributes", {}) if key.endswith("zarr.json") else document
-    return attributes
+    return document.get("attributes", {}) if key.endswith("zarr.json") else document
 
 
 def delete_node(store: Store, path: str) -> None:

@@ -211,8 +211,7 @@ def _open_path(
     match = _SCHEME.match(path)
     scheme = match[1].lower() if match else ""
     if scheme == ICECHUNK:
-        found: tuple[Store, str] = call("open_icechunk", path, **options)
-        return found
+        return call("open_icechunk", path, **options)
     options, places = without_places(path, options) if options else (options, None)
     if match and (scheme not in ("file", "zip", "memory") or not match[0].endswith("://") or "::" in path):
         from gzarr.storage.urls import open_url

@@ -247,8 +247,7 @@ class LMDBStore(DatabaseStore):
 
     def _get(self, key: str) -> bytes | None:
         with self._transaction() as transaction:
-            found: bytes | None = transaction.get(key.encode())
-            return found
+            return transaction.get(key.encode())
 
     def _put(self, key: str, value: Buffer) -> None:
         with self._transaction(write=True) as transaction:
@@ -311,8 +310,7 @@ class RedisStore(DatabaseStore):
         return require("redis", "redis", "RedisStore").Redis(**{**timeouts, **self._options, "decode_responses": False})
 
     def _get(self, key: str) -> bytes | None:
-        found: bytes | None = self.client.get(self._prefix + key)
-        return found
+        return self.client.get(self._prefix + key)
 
     def _put(self, key: str, value: Buffer) -> None:
         self.client.set(self._prefix + key, bytes(value))

@@ -71,8 +71,7 @@ class ZarrStore(KeyValueStore):
             except StoreError:
                 coroutine.close()
                 raise
-        found: R = self._wait(coroutine)
-        return found
+        return self._wait(coroutine)
 
     def _all(self, verb: str, function: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
         """Await a coroutine function for each item, some at once."""
@@ -87,8 +86,7 @@ class ZarrStore(KeyValueStore):
 
             return await asyncio.gather(*(one(item) for item in items))
 
-        found: list[R] = self._sync(run())
-        return found
+        return self._sync(run())
 
     def _failed(self, what: str, error: Exception) -> StoreError:
         return StoreError(f"store {self}: cannot {what}: {type(error).__name__}: {without_secrets(str(error))}")

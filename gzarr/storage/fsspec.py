@@ -43,8 +43,7 @@ def _by_files(verb: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[An
         local = self._local
         if local is None:
             return verb(self, *args, **kwargs)
-        found: R = getattr(local, verb.__name__)(*args, **kwargs)
-        return found
+        return getattr(local, verb.__name__)(*args, **kwargs)
 
     return call  # type: ignore[return-value]  # mypy sees a parameter of another name
 

@@ -25,8 +25,7 @@ def get_object(fs: Any, path: str, start: int | None, length: int | None, tag: o
         options["Range"] = f"bytes={start}"
     elif start is not None:
         options["Range"] = f"bytes={start}-{'' if length is None else start + length - 1}"
-    found: Answer = require("fsspec.asyn", "s3", "s3fs").sync(fs.loop, _get_object, fs, path, options)
-    return found
+    return require("fsspec.asyn", "s3", "s3fs").sync(fs.loop, _get_object, fs, path, options)
 
 
 async def _get_object(fs: Any, path: str, options: dict[str, Any]) -> Answer:

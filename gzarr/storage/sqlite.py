@@ -114,8 +114,7 @@ class SQLiteStore(KeyValueStore):
         options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, **self._kwargs}
         if self.read_only and self.path != ":memory:":
             place, options["uri"] = f"{Path(self.path).as_uri()}?mode=ro", True
-        made: sqlite3.Connection = sqlite3.connect(place, **options)
-        return made
+        return sqlite3.connect(place, **options)
 
     def _call(self, function: Callable[[sqlite3.Connection], R], begin: str = "") -> R:
         """Call a function with a connection for exclusive use, in a transaction if `begin` says how it begins.

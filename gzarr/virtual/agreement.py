@@ -364,5 +364,4 @@ class _Parts:
         is_text = bool(data_type.variable)
         whole = np.full(shape, "", object) if is_text else np.zeros(shape, data_type.dtype.newbyteorder("<"))
         whole[tuple(map(slice, joined.shape))] = joined
-        encoded: Buffer = VLenUTF8().encode(whole.ravel()) if is_text else whole.reshape(-1).view(np.uint8)
-        return encoded
+        return VLenUTF8().encode(whole.ravel()) if is_text else whole.reshape(-1).view(np.uint8)

@@ -340,14 +340,12 @@ def _block(what: InChunks, coords: Coords, dtype: Any) -> Any:
 
 def _read_texts(what: InChunks, coords: Coords) -> Buffer:
     """Read a chunk of texts, and encode it as the codec "vlen-utf8" does."""
-    encoded: bytes = VLenUTF8().encode(_block(what, coords, None).ravel())
-    return encoded
+    return VLenUTF8().encode(_block(what, coords, None).ravel())
 
 
 def _read_elements(what: InChunks, dtype: np.dtype[Any], coords: Coords) -> Buffer:
     """Read a chunk of elements in a byte order that the codec "bytes" describes."""
-    elements: bytes = _block(what, coords, dtype).tobytes()
-    return elements
+    return _block(what, coords, dtype).tobytes()
 
 
 def _encoded(what: InChunks, dtype: np.dtype[Any], codecs: Sequence[Codec], coords: Coords) -> Buffer:

@@ -42,8 +42,7 @@ def open_hdf5(file: Any) -> Any:
 
 def file_number(node: Any) -> int:
     """A number of the file that an object is in: links may lead to others."""
-    number: int = hdf5.identity(node)[0]
-    return number
+    return hdf5.identity(node)[0]
 
 
 class OtherFiles:

@@ -319,8 +319,7 @@ class _Segments:
         if not self._has_rest:
             return []
         numbers = np.arange(n).reshape(-1, *self.counts)
-        last: list[int] = numbers.take(-1, 1 + self._rows).ravel().tolist()
-        return last
+        return numbers.take(-1, 1 + self._rows).ravel().tolist()
 
 
 class _Decoder(NamedTuple):
@@ -349,8 +348,7 @@ class _Decoder(NamedTuple):
         """A segment, filled up to its whole shape and encoded as the others are. Raises: StoreError."""
         name = codecs[0]["name"].removeprefix("numcodecs.")
         values = self._chunk([(row, number)]).astype(stored)
-        encoded: bytes = get_codec({"id": name, "level": 1}).encode(values.tobytes())
-        return encoded
+        return get_codec({"id": name, "level": 1}).encode(values.tobytes())
 
     def _chunk(self, segments: list[tuple[int, int]]) -> Any:
         """A chunk of some segments, each a row of the table and the number of its object."""

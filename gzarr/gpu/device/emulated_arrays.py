@@ -118,7 +118,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
         if blocking:
             transfers.notify("synchronize")
         if out is None:
-            return np.array(self._host, order=order.upper(), copy=True)  # type: ignore[call-overload, no-any-return]
+            return np.array(self._host, order=order.upper(), copy=True)  # type: ignore[call-overload]
         out[...] = self._host
         return out
 
@@ -231,7 +231,7 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
         if _is_basic(key):
             items = key if isinstance(key, tuple) else (key,)
             return view(self._host[items if any(item is ... for item in items) else (*items, ...)])
-        return wrapped(self._host[_index(key)])  # type: ignore[no-any-return]
+        return wrapped(self._host[_index(key)])
 
     def __iter__(self) -> "Iterator[EmulatedArray]":
         if not self.ndim:
@@ -244,10 +244,10 @@ class EmulatedArray(NDArrayOperatorsMixin, DeviceArray):
         return len(self._host)
 
     def __copy__(self) -> "EmulatedArray":
-        return self.copy()  # type: ignore[no-any-return]
+        return self.copy()
 
     def __deepcopy__(self, memo: Any) -> "EmulatedArray":
-        return self.copy()  # type: ignore[no-any-return]
+        return self.copy()
 
     @property
     def device(self) -> Device:

@@ -79,8 +79,8 @@ def array(
         made = np.array(host, dtype, copy=True if copy else None, order=order, ndmin=ndmin)  # type: ignore[call-overload]
         return obj if made is host else wrapped(made, host)
     if _has_device_array(obj):
-        return wrapped(np.array(_hosts(obj), dtype, order=order, ndmin=ndmin))  # type: ignore[no-any-return, call-overload]
-    return wrapped(sent(obj, dtype, order, ndmin))  # type: ignore[no-any-return]
+        return wrapped(np.array(_hosts(obj), dtype, order=order, ndmin=ndmin))  # type: ignore[call-overload]
+    return wrapped(sent(obj, dtype, order, ndmin))
 
 
 def asarray(
@@ -112,7 +112,7 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
         raise TypeError(
             "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))` instead."
         )
-    return array.copy() if copy else array.view()  # type: ignore[no-any-return]
+    return array.copy() if copy else array.view()
 
 
 def get_default_memory_pool() -> Any:

@@ -126,8 +126,7 @@ def _encoding(array: Array, dims: tuple[str, ...]) -> dict[str, Any]:
 
 def length_of(axis: Any) -> int | tuple[int, ...]:
     """Return the length of the chunks along an axis of a grid; all lengths if they vary."""
-    length: int | tuple[int, ...] = axis.length if hasattr(axis, "length") else axis.lengths
-    return length
+    return axis.length if hasattr(axis, "length") else axis.lengths
 
 
 def dimensions(array: Array | LazyView) -> tuple[str, ...] | None:
