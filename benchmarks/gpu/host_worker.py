@@ -55,7 +55,7 @@ class StubDevice(EmulatedDevice):
     def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
         """Only say that all chunks of a write differ from the fill value."""
         if kernel == "find_written":
-            ctypes.memset(args[4], 1, args[0])
+            ctypes.memset(args[-1], 1, args[0])
 
     def decompress(self, decoder: str, source: Any, nbytes: Any, target: Any, capacity: Any, **options: Any) -> Outcome:
         """Success: every stream has filled its room."""

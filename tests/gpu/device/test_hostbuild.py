@@ -38,7 +38,7 @@ def test_wrong_launches_are_refused() -> None:
     out = np.zeros(4, np.uint8)
     out.flags.writeable = False
     with pytest.raises(ValueError, match="find_written, argument written: the array is written"):
-        DEVICE.launch("find_written", 1, [0, 16, out, out, out])
+        DEVICE.launch("find_written", 1, [0, 16, out, 1, out, out])
 
 
 def test_tables_may_be_addresses() -> None:
