@@ -356,8 +356,7 @@ class GpuBackend:
 
     def record(self, stream: object | None = None) -> object:
         """An event after what has been submitted to a stream, by default to the current one."""
-        mark: object = self._device.record(self.current_stream() if stream is None else stream)
-        return mark
+        return self._device.record(self.current_stream() if stream is None else stream)
 
     def wait(self, mark: object | None, stream: object | None = None) -> None:
         """Make a stream wait for an event, by default the current one."""

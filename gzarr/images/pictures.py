@@ -317,8 +317,7 @@ def _resized(plane: NDArray[Any], gaps: NDArray[Any] | None, size: Sequence[int]
     height, width = size
     if labels:
         at = [np.arange(n) * extent // n for n, extent in zip(size, plane.shape, strict=True)]
-        chosen: NDArray[Any] = plane[np.ix_(*at)]
-        return chosen
+        return plane[np.ix_(*at)]
     with np.errstate(over="ignore"):  # what does not fit counts as infinite
         values = (np.abs(plane) if plane.dtype.kind == "c" else plane).astype(np.float32)
     there = np.isfinite(values) if gaps is None else np.isfinite(values) & ~gaps

@@ -127,8 +127,7 @@ class Feed:
         """Which samples of a batch are undamaged; None for all."""
         if not len(self._damaged) or not self._damaged[batch].any():
             return None
-        valid: Bools = ~self._damaged[batch]
-        return valid
+        return ~self._damaged[batch]
 
     def mark_damaged(self, slots: Indices, *, damaged: bool = True) -> None:
         """Note that the samples in some slots are damaged, or that they are replaced by others."""

@@ -238,8 +238,7 @@ class Weighted:
         run_words, words = [mix(positions.astype(np.uint64) * GOLDEN + key) for key in keys]
         runs = draw(self._odds, run_words)
         counts = np.diff(self._firsts)[runs].astype(np.uint64)
-        found: Ints = self._firsts[runs] + (words % counts).astype(np.int64)
-        return found
+        return self._firsts[runs] + (words % counts).astype(np.int64)
 
 
 SamplerFunction: TypeAlias = Callable[[Ints, int], Any]

@@ -85,8 +85,7 @@ def within_reach(far: Indices, firsts: Indices, prospect: Prospect) -> NDArray[n
         unseen = np.full(len(firsts), float(prospect.left - prospect.seen))
         uncut += opening + _rest(unseen, opening, prospect.gap)
     cuts[uncut <= least] = np.inf
-    taken: NDArray[np.bool_] = x < np.repeat(cuts, counts)
-    return taken
+    return x < np.repeat(cuts, counts)
 
 
 def _reaches(n: int, prospect: Prospect) -> NDArray[np.float64]:
@@ -94,12 +93,10 @@ def _reaches(n: int, prospect: Prospect) -> NDArray[np.float64]:
     samples = (prospect.at + prospect.left) / prospect.gap
     spread = _SPREAD * max(1 - _FEW / samples, 0.0) * exp(-prospect.at / prospect.gap)
     turns = (prospect.opened + 1 + np.arange(n, dtype=np.float64)) * _GOLDEN % 1
-    reaches: NDArray[np.float64] = reach_of(prospect.slots, prospect.gap) * (1 - spread * turns)
-    return reaches
+    return reach_of(prospect.slots, prospect.gap) * (1 - spread * turns)
 
 
 def _rest(left: NDArray[np.float64], opening: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
     """The cost of the rest of an epoch after a row was opened: that of equal reaches, as many as cost least."""
     n = np.maximum(np.rint(left / np.sqrt(2 * gap * opening)), 1)
-    rest: NDArray[np.float64] = left**2 / (2 * gap * n) + (n - 1) * opening
-    return rest
+    return left**2 / (2 * gap * n) + (n - 1) * opening

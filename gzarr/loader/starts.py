@@ -33,8 +33,7 @@ class Starts(NamedTuple):
     @property
     def counts(self) -> Ints:
         """Number of places in each span."""
-        found: Ints = np.diff(self.firsts)
-        return found
+        return np.diff(self.firsts)
 
     def only(self, spans: Ints) -> "Starts":
         """The places in some of the spans."""

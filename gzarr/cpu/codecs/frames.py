@@ -76,8 +76,7 @@ def decode_frames(expected: int, data: Bytes) -> Bytes:
     out = np.empty(expected, np.uint8)
     if content_size_or_none(data) == expected and expected:
         # a second frame would not fit the output, which numcodecs checks before it decodes
-        decoded: Bytes = decompress(data, out)
-        return decoded
+        return decompress(data, out)
     return _decode_each(memoryview(data), out)
 
 

@@ -24,15 +24,13 @@ def decode_items(data: Any, count: int, first: int, out: Array, *, text: bool) -
     Returns: whether that was possible; if not, another decoder says what is wrong with the buffer.
     """
     module = loop()
-    done: bool = module is not None and module.decode_items(data, count, first, out, text)
-    return done
+    return module is not None and module.decode_items(data, count, first, out, text)
 
 
 def encode_items(objects: Array, *, text: bool) -> bytes | None:
     """Lay out the elements of a contiguous array of objects; None if one is no string (or no bytes)."""
     module = loop()
-    encoded: bytes | None = None if module is None else module.encode_items(objects, text)
-    return encoded
+    return None if module is None else module.encode_items(objects, text)
 
 
 #: Decodes rows of a stored chunk, a slice of its first axis, into an array of objects of their shape if one is given.

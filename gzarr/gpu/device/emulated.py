@@ -338,8 +338,7 @@ def _unchanged(array: NDArray[Any]) -> NDArray[Any]:
 
 def _host(array: Any) -> NDArray[Any]:
     """The NumPy array of the same memory."""
-    host: NDArray[Any] = host_of(array) if isinstance(array, EmulatedArray) else array
-    return host
+    return host_of(array) if isinstance(array, EmulatedArray) else array
 
 
 def check_call(decoder: str, source: Table, target: Table, capacity: Table) -> None:

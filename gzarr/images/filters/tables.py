@@ -173,7 +173,6 @@ def groups_of(keys: NDArray[Any]) -> tuple[NDArray[Any], Callable[[NDArray[Any],
         column = np.asarray(column)[order]
         if way == "first" or not len(column):
             return column[starts]
-        made: NDArray[Any] = _UFUNCS[way].reduceat(column, starts)
-        return made
+        return _UFUNCS[way].reduceat(column, starts)
 
     return unique, grouped

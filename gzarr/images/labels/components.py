@@ -220,8 +220,7 @@ def pack(labels: NDArray[Any]) -> tuple[bytes, Coords, np.dtype[Any]]:
 def unpack(packed: tuple[bytes, Coords, np.dtype[Any]]) -> NDArray[Any]:
     """Return the labels that were compressed."""
     encoded, shape, dtype = packed
-    labels: NDArray[Any] = np.frombuffer(_blosc.decode(encoded), dtype).reshape(shape)
-    return labels
+    return np.frombuffer(_blosc.decode(encoded), dtype).reshape(shape)
 
 
 def look_up(xp: Any, table: NDArray[Any], labels: Any) -> Any:
