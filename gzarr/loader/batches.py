@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
-from gzarr.concurrency import Lock, Pool, after_fork, new_lock
+from gzarr.concurrency import Lock, Pool, after_fork, new_lock, reraise
 from gzarr.loader.stats import Meter
 
 #: Seconds that the exit of the interpreter waits for producers, which end after the read that is under way.
@@ -140,8 +140,7 @@ class Handover:
                 break
             with self.meter.stage("stall"):
                 self._to_iterator.get()
-        if self.error is not None:
-            raise self.error
+        reraise(self.error)
         return None
 
     def note_taken(self, number: int) -> None:

@@ -72,11 +72,17 @@ class Planned(NamedTuple):
         What stands for each batch afterwards; for the feed only.
     opened : int
         Number of chunks that are read.
+    checksum : int
+        Of the plan, on which the ranks that share memory have to agree.
+    fresh : sequence of slice
+        Slots of shared memory that are filled up before anything is read into them.
     """
 
     jobs: Mapping[str, ReadJob]
     batches: Sequence[Indices]
     opened: int
+    checksum: int = 0
+    fresh: Sequence[slice] = ()
 
 
 class FeedMemory(NamedTuple):

@@ -502,13 +502,9 @@ class Loader:
         if setup.sampler is not None:
             raise ValueError("split: sampler= gives numbers of all samples; make a loader with a sampler for each part")
         parts = setup.samples.split(fractions, setup.axis, seed=setup.seed, shuffle=shuffle)
-        return tuple([self._part_of(part) for part in parts])
-
-    def _part_of(self, part: Samples) -> Self:
-        seed = self._setup.seed
         pool = self if self._given["pool"] is True else self._given["pool"]
-        given = {**self._given, "seed": seed, "pool": pool}
-        return _made(type(self), given, part, LoaderProgress(0, seed, ()))
+        given, begin = {**self._given, "seed": setup.seed, "pool": pool}, LoaderProgress(0, setup.seed, ())
+        return tuple([_made(type(self), given, part, begin) for part in parts])
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {**self._given, "seed": self._setup.seed}

@@ -30,7 +30,7 @@ from gzarr.loader.node import NodeTurn, TurnOverError, job_name
 from gzarr.loader.node_memory import NodeMemory
 from gzarr.loader.order import word_of
 from gzarr.loader.setup import Setup
-from gzarr.loader.shared_feeds import PlannedForAll, SharedFeed, fill
+from gzarr.loader.shared_feeds import SharedFeed, fill
 from gzarr.loader.sources import nested
 from gzarr.loader.state import Begun, places_of
 from gzarr.tensors import map_arrays
@@ -106,21 +106,20 @@ class _Production:
             return lambda: None
         return run_ahead(setup.backend, self._readers, setup.n_readers, partial(_read, wanted, skip=setup.skip))
 
-    def _start_together(self, steps: Sequence[Any]) -> Callable[[], None]:
+    def _start_together(self, steps: Sequence[Planned]) -> Callable[[], None]:
         """Begin to read what ranks need, together with them. Returns: a function that waits for it."""
-        setup, turn, number, meter, counts = self._setup, self._turn, self._n_begun, self._meter, list[int]()
+        setup, turn, number, counts = self._setup, self._turn, self._n_begun, list[int]()
         self._n_begun += 1
-        feeds = [feed for feed in self._feeds if isinstance(feed, SharedFeed)]
-        shared = [step for step in steps if isinstance(step, PlannedForAll)]
+        shared = [(feed, step) for feed, step in zip(self._feeds, steps, strict=True) if isinstance(feed, SharedFeed)]
 
         def read() -> None:
-            counts.extend(fill(turn, number, feeds, shared))  # type: ignore[arg-type] # there is one
+            counts.append(fill(turn, number, shared))  # type: ignore[arg-type] # there is one
 
         wait = run_ahead(setup.backend.host, self._readers, setup.n_readers, read)
 
         def wait_and_count() -> None:
             wait()
-            meter.add("chunks", sum(counts))
+            self._meter.add("chunks", sum(counts))
 
         return wait_and_count
 
@@ -179,7 +178,8 @@ def produce(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
         try:
             step = yield from _together(setup, begun, first)
             if step is not None:
-                yield from _items(setup if setup.local is None else setup.alone(), begun, step)
+                alone = setup if setup.local is None else setup.alone()
+                yield from _items(_Production(alone, begun, step, None))
         finally:
             # Memory of batches that were never handed over is freed in the order of the caller's stream.
             backend.wait(backend.record(), begun.stream)
@@ -197,11 +197,10 @@ def _together(setup: Setup, begun: Begun, first: int) -> Generator[BatchItem, No
         try:
             production = _Production(setup, begun, first, turn)
             try:
-                yield from production.items()
+                yield from _items(production)
                 return None
             finally:
                 step = production.step
-                production.end()
         finally:
             turn.end()
     return step
@@ -236,8 +235,7 @@ def _turn_of(setup: Setup, begun: Begun, first: int) -> NodeTurn | None:
     return NodeTurn(memory, key, begun.meter)
 
 
-def _items(setup: Setup, begun: Begun, first: int) -> Iterator[BatchItem]:
-    production = _Production(setup, begun, first, None)
+def _items(production: _Production) -> Iterator[BatchItem]:
     try:
         yield from production.items()
     finally:

@@ -6,9 +6,9 @@ time, so that all ranks plan the same.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -17,33 +17,13 @@ from gzarr.backend import Array
 from gzarr.chunk_io import engine
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.indexing.selection import Indices
-from gzarr.loader.feeds import Bools, Feed, FeedSource, planned
+from gzarr.loader.feeds import Bools, Feed, FeedSource, Planned, planned
 from gzarr.loader.leases import Lease, Leases
 from gzarr.loader.look_ahead import EpochPlan
 from gzarr.loader.node import NodeTurn
 from gzarr.loader.pool import Room
 from gzarr.loader.ranks import RankShare
 from gzarr.loader.sources import on_device
-
-
-class PlannedForAll(NamedTuple):
-    """A step of a `SharedFeed`: as `gzarr.loader.feeds.Planned`, and what ranks have to agree on.
-
-    Attributes
-    ----------
-    jobs, batches, opened
-        As in `Planned`, of all ranks but for the batches.
-    checksum : int
-        Of the plan.
-    fresh : sequence of slice
-        Slots that are filled up before anything is read into them.
-    """
-
-    jobs: Any
-    batches: Sequence[Indices]
-    opened: int
-    checksum: int
-    fresh: Sequence[slice]
 
 
 def joint_positions(
@@ -104,7 +84,7 @@ class SharedFeed(Feed):
         """How many batches can be planned now: any number, or none while too many steps are under way."""
         return 1 << 30 if len(self._to_gather) < self._window else 0
 
-    def step(self, n: int) -> Any:
+    def step(self, n: int) -> Planned:
         """Plan the next batches of all ranks."""
         if len(self._under_way) == self._window:
             freed = self._under_way.popleft()
@@ -121,9 +101,9 @@ class SharedFeed(Feed):
             wanted = {*np.unique(step.slots // self._rows).tolist(), *self._blocks(step.batches)}
             fresh = [slice(block * self._rows, (block + 1) * self._rows) for block in sorted(wanted - self._filled)]
             self._filled |= wanted
-        jobs, _, opened = planned(self.source, step, (self._slots,))
+        jobs, _, opened, *_ = planned(self.source, step, (self._slots,))
         mine = [batch.reshape(len(self._local.ranks), -1)[self._local.me] for batch in step.batches]
-        return PlannedForAll(jobs, mine, opened, checksum, fresh)
+        return Planned(jobs, mine, opened, checksum, fresh)
 
     def _blocks(self, batches: Sequence[Indices]) -> list[int]:
         return [int(batch[0]) // self._rows for batch in batches]
@@ -165,15 +145,15 @@ def units_of(jobs: Sequence[ReadJob], n: int) -> list[list[ReadJob]]:
     return units
 
 
-def fill(turn: NodeTurn, number: int, feeds: Sequence[SharedFeed], steps: Sequence[PlannedForAll]) -> Iterator[int]:
-    """Read a step into the slots, together with the other ranks. Yields how many chunks this one has read."""
-    units = units_of([job for step in steps for job in step.jobs.values()], len(turn.memory.local.ranks))
+def fill(turn: NodeTurn, number: int, steps: Sequence[tuple[SharedFeed, Planned]]) -> int:
+    """Read a step into the slots, together with the other ranks. Returns: how many chunks this one has read."""
+    units = units_of([job for _, step in steps for job in step.jobs.values()], len(turn.memory.local.ranks))
 
     def prepare() -> None:
-        for feed, step in zip(feeds, steps, strict=True):
+        for feed, step in steps:
             for slots in step.fresh:
                 feed.fill_up(slots)
 
-    checksum = crc32(repr([step.checksum for step in steps]).encode())
-    for unit in turn.fill(number, checksum, prepare, [partial(engine.read, unit) for unit in units]):
-        yield sum(job.plan.nparts for job in units[unit])
+    checksum = crc32(repr([step.checksum for _, step in steps]).encode())
+    done = turn.fill(number, checksum, prepare, [partial(engine.read, unit) for unit in units])
+    return sum(job.plan.nparts for unit in done for job in units[unit])

@@ -16,7 +16,7 @@ import numpy as np
 
 from gzarr.backend import Array as AnyArray
 from gzarr.backend import run_ahead
-from gzarr.concurrency import Pool, new_lock
+from gzarr.concurrency import Pool, new_lock, reraise
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.grid import RegularAxis
@@ -178,8 +178,7 @@ class Writer:
                 raise ValueError("the writer is closed; make another one, and give it the state of this one")
             while self._ended or (self._error is not None and self._writes):
                 self._finish()
-            if self._error is not None:
-                raise self._error
+            reraise(self._error)
             rows = self._checked(ids)
             named = dict.fromkeys(self._targets, values)
             if self._names is not None:
@@ -260,8 +259,7 @@ class Writer:
         if self._ended:
             self._ended.popleft()
         self._nbytes -= nbytes
-        if self._error is not None:
-            raise self._error
+        reraise(self._error)
 
     def flush(self) -> None:
         """Store all rows that were given, in part where blocks are incomplete, and wait for it.
@@ -281,8 +279,7 @@ class Writer:
                 except Exception:
                     if not self._writes:
                         raise
-            if self._error is not None:
-                raise self._error
+            reraise(self._error)
 
     def close(self) -> None:
         """Store all rows that were given, and check that there are no others.
