@@ -217,7 +217,39 @@ class Image(ImageData):
         units: str | Mapping[str, str] | None = None,
         device: str | None = None,
     ) -> bytes:
-        """Draw a plane as PNG: see `gzarr.images.pictures.thumbnail`. Needs ``gzarr[ome]``.
+        """Draw a plane.
+
+        Parameters
+        ----------
+        size : int
+            Pixels of the longer side, at most; voxels are not magnified.
+        channels : int, str or sequence of them, optional
+            Numbers or labels of the channels to blend. By default those that are active.
+        contrast : pair of float or sequence of pairs, optional
+            Values that are black and in full colour, for all channels or for each. By default the windows of the
+            metadata if they are narrower than the data type; else all values of 8 bits, or those from the 0.1th to the
+            99.8th percentile.
+        position : mapping, optional
+            Coordinates by axis, in the image's units, of the plane. By default the middle of space and the first time.
+        skip : number, array of bool or False, optional
+            Voxels that are missing: see `gzarr.images.build_pyramid`. They are grey, as are those that are not finite,
+            and no part of the pixels' means and the percentiles.
+        units : str or mapping, optional
+            Unit of the position, of all axes of its kind or by axis; by default the image's.
+        device : str, optional
+            Where planes are decoded; they are drawn on the host. By default the image's device.
+
+        Returns
+        -------
+        bytes
+            A PNG.
+
+        Raises
+        ------
+        MetadataError, SelectionError
+            If there is no such axis or channel, or the position is outside the image.
+        MissingExtraError
+            If Pillow is missing: install ``gzarr[ome]``.
 
         Examples
         --------
@@ -228,7 +260,8 @@ class Image(ImageData):
         """
         from gzarr.images.pictures import thumbnail
 
-        return thumbnail(self, size, channels, contrast, position, skip, units=units, device=device)
+        at = self.in_own_units(position or {}, units)
+        return thumbnail(self if device is None else self.to(device), size, channels, contrast, at, skip)
 
     def ortho(
         self,
@@ -241,10 +274,33 @@ class Image(ImageData):
         units: str | Mapping[str, str] | None = None,
         device: str | None = None,
     ) -> bytes:
-        """Draw the three planes through a point as PNG: see `gzarr.images.pictures.ortho`. Needs ``gzarr[ome]``."""
+        """Draw the three planes of a volume through a point: (y, x), with (y, z) beside it and (z, x) below it.
+
+        Parameters
+        ----------
+        point : mapping, optional
+            Coordinates by axis, in the image's units. By default the middle of space and the first time.
+        size : int
+            Pixels of the longer side, at most; voxels are not magnified.
+        channels, contrast, skip, units, device
+            As in `thumbnail`.
+
+        Returns
+        -------
+        bytes
+            A PNG.
+
+        Raises
+        ------
+        MetadataError, SelectionError
+            If the image is flat, there is no such axis or channel, or the point is outside the image.
+        MissingExtraError
+            If Pillow is missing: install ``gzarr[ome]``.
+        """
         from gzarr.images.pictures import ortho
 
-        return ortho(self, point, size, channels, contrast, skip, units=units, device=device)
+        at = self.in_own_units(point or {}, units)
+        return ortho(self if device is None else self.to(device), size, channels, contrast, at, skip)
 
     def _repr_png_(self) -> bytes | None:
         """A thumbnail for notebooks; None, for the text, if it cannot be drawn or takes long."""

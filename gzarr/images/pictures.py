@@ -37,109 +37,26 @@ _MISSING = 128
 
 
 def thumbnail(
-    image: ImageData,
-    size: int = 256,
-    channels: Channels = None,
-    contrast: Contrast = None,
-    position: Mapping[str, float] | None = None,
-    skip: Any = None,
-    *,
-    units: str | Mapping[str, str] | None = None,
-    device: str | None = None,
+    image: ImageData, size: int, channels: Channels, contrast: Contrast, position: Mapping[str, float], skip: Any
 ) -> bytes:
-    """Draw a plane of an image.
-
-    Parameters
-    ----------
-    image : Image
-        The image.
-    size : int
-        Pixels of the longer side, at most; voxels are not magnified.
-    channels : int, str or sequence of them, optional
-        Numbers or labels of the channels to blend. By default those that are active.
-    contrast : pair of float or sequence of pairs, optional
-        Values that are black and in full colour, for all channels or for each. By default the windows of the metadata
-        if they are narrower than the data type; else all values of 8 bits, or those from the 0.1th to the 99.8th
-        percentile.
-    position : mapping, optional
-        Coordinates by axis, in the image's units, of the plane. By default the middle of space and the first time.
-    skip : number, array of bool or False, optional
-        Voxels that are missing: see `gzarr.images.build_pyramid`. They are grey, as are those that are not finite, and
-        no part of the pixels' means and the percentiles.
-    units : str or mapping, optional
-        Unit of the position, of all axes of its kind or by axis; by default the image's.
-    device : str, optional
-        Where planes are decoded; they are drawn on the host. By default the image's device.
-
-    Returns
-    -------
-    bytes
-        A PNG.
-
-    Raises
-    ------
-    MetadataError, SelectionError
-        If there is no such axis or channel, or the position is outside the image.
-    MissingExtraError
-        If Pillow is missing: install ``gzarr[ome]``.
-
-    Examples
-    --------
-    >>> import gzarr.images
-    >>> from gzarr.images.pictures import thumbnail
-    >>> image = gzarr.images.create_image(shape=(64, 64), dtype="u1")
-    >>> thumbnail(image)[1:4]
-    b'PNG'
-    """
+    """Draw a plane of an image: see `gzarr.images.Image.thumbnail`. position: in the image's units."""
     rows, columns = image.spatial[-2:]
     extents = _extents(image)
-    scene = _scene(_on(image, device), channels, image.in_own_units(position or {}, units), skip)
+    scene = _scene(image, channels, position, skip)
     pixels = _pixels(image, size, max(extents[rows], extents[columns]))
     planes = [_read(scene, rows, columns, pixels)]
     return _png(_colored(scene, planes, contrast)[0])
 
 
 def ortho(
-    image: ImageData,
-    point: Mapping[str, float] | None = None,
-    size: int = 512,
-    channels: Channels = None,
-    contrast: Contrast = None,
-    skip: Any = None,
-    *,
-    units: str | Mapping[str, str] | None = None,
-    device: str | None = None,
+    image: ImageData, size: int, channels: Channels, contrast: Contrast, point: Mapping[str, float], skip: Any
 ) -> bytes:
-    """Draw the three planes of a volume through a point: (y, x), with (y, z) beside it and (z, x) below it.
-
-    Parameters
-    ----------
-    image : Image
-        An image of three axes of space.
-    point : mapping, optional
-        Coordinates by axis, in the image's units. By default the middle of space and the first time.
-    size : int
-        Pixels of the longer side, at most; voxels are not magnified.
-    channels, contrast, skip, units, device
-        As in `thumbnail`.
-
-    Returns
-    -------
-    bytes
-        A PNG.
-
-    Raises
-    ------
-    MetadataError, SelectionError
-        If the image is flat, there is no such axis or channel, or the point is outside the image.
-    MissingExtraError
-        If Pillow is missing: install ``gzarr[ome]``.
-    """
+    """Draw three planes of a volume: see `gzarr.images.Image.ortho`. point: in the image's units."""
     if len(image.spatial) < 3:
         raise MetadataError(f"{image.group.store_path} has no third axis of space: use thumbnail")
     z, y, x = image.spatial[-3:]
     extents = _extents(image)
-    scene = _scene(_on(image, device), channels, image.in_own_units(point or {}, units), skip)
+    scene = _scene(image, channels, point, skip)
     pixels = _pixels(image, max(size - _GAP, 1), extents[z] + max(extents[y], extents[x]))
     front, side, below = _colored(scene, [_read(scene, *pair, pixels) for pair in ((y, x), (y, z), (z, x))], contrast)
     (height, width), (depth, _) = front.shape[:2], below.shape[:2]
@@ -174,19 +91,13 @@ class _DrawnPlanes(NamedTuple):
     missing: Missing | None
 
 
-def _on(image: ImageData, device: str | None) -> ImageData:
-    return image if device is None else image.to(device)
-
-
-def _scene(
-    image: ImageData, channels: Channels, position: Mapping[str, float] | None, skip: Any = None
-) -> _DrawnPlanes:
+def _scene(image: ImageData, channels: Channels, position: Mapping[str, float], skip: Any = None) -> _DrawnPlanes:
     axes, shape = image.metadata.axes, image.shape
     where = str(image.group.store_path)
     if not all(shape):
         raise MetadataError(f"{where} has no voxels: its shape is {shape}")
     axis = next((number for number, axis in enumerate(axes) if axis.type == "channel"), None)
-    given = by_axis(axes, position or {}, "position")
+    given = by_axis(axes, position, "position")
     at = {}
     for number, (name, extent) in enumerate(zip(image.axes, shape, strict=True)):
         if number == axis:
@@ -260,7 +171,7 @@ def thumbnail_nbytes(image: ImageData, size: int = 256) -> int:
         -(-n // c) if axis in (rows, columns) else 1
         for axis, (n, c) in enumerate(zip(array.shape, array.chunks, strict=True))
     ]
-    return math.prod(counts) * math.prod(array.chunks) * array.itemsize * len(_scene(image, None, None).shown)
+    return math.prod(counts) * math.prod(array.chunks) * array.itemsize * len(_scene(image, None, {}).shown)
 
 
 def _read(scene: _DrawnPlanes, rows: int, columns: int, pixels: float) -> NDArray[Any]:

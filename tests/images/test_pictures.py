@@ -13,7 +13,8 @@ import gzarr
 import gzarr.images
 from gzarr.images import Image
 from gzarr.images.ome.image_label import color_of
-from gzarr.images.pictures import ortho, thumbnail
+
+thumbnail, ortho = Image.thumbnail, Image.ortho
 
 
 def pixels(png: bytes) -> np.ndarray:
