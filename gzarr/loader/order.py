@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import isqrt
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,20 +30,11 @@ Runs: TypeAlias = int | Ints
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of splitmix64
 HALF = np.uint64(32)
+#: From the positions of an epoch to samples: ``n`` positions, called with any of them.
+Order: TypeAlias = "SequentialOrder | Permutation | EqualBlocks | VaryingBlocks | Sampled"
 #: Values of a function of ranges that are kept for arrays that ask later, and that are computed at once, at least.
 _RECENT, _AT_ONCE = 1 << 15, 1 << 12
 ROUNDS, TINY_ROUNDS = 8, 16
-
-
-class Order(Protocol):
-    """From the positions of an epoch to samples: ``n`` positions, called with any of them."""
-
-    @property
-    def n(self) -> int:
-        """Number of positions."""
-
-    def __call__(self, positions: Ints) -> Ints:
-        """The samples at these positions."""
 
 
 def word_of(*key: int | str) -> int:

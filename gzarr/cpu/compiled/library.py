@@ -22,35 +22,19 @@ import numpy as np
 from gzarr.config import config
 from gzarr.storage.local_files import WRITTEN
 
-#: Functions that the loop calls, in the order of its struct Library (`loop/loop.h`): name -> the module linked with it.
-_FUNCTIONS: Mapping[str, str] = {
-    "blosc_decompress_ctx": "numcodecs.blosc",
-    "ZSTD_createDCtx": "numcodecs.zstd",
-    "ZSTD_freeDCtx": "numcodecs.zstd",
-    "ZSTD_decompressDCtx": "numcodecs.zstd",
-    "ZSTD_getFrameContentSize": "numcodecs.zstd",
-    "ZSTD_findFrameCompressedSize": "numcodecs.zstd",
-    "LZ4_decompress_safe": "numcodecs.lz4",
-    "crc32c_value": "google_crc32c._crc32c",
-    "blosc_compress_ctx": "numcodecs.blosc",
-    "ZSTD_createCCtx": "numcodecs.zstd",
-    "ZSTD_freeCCtx": "numcodecs.zstd",
-    "ZSTD_CCtx_setParameter": "numcodecs.zstd",
-    "ZSTD_compress2": "numcodecs.zstd",
-    "ZSTD_isError": "numcodecs.zstd",
-    "LZ4_compress_fast": "numcodecs.lz4",
-    "ZSTD_decompressBegin": "numcodecs.zstd",
-    "ZSTD_nextSrcSizeToDecompress": "numcodecs.zstd",
-    "ZSTD_decompressContinue": "numcodecs.zstd",
-    "libdeflate_alloc_decompressor": "deflate._deflate",
-    "libdeflate_free_decompressor": "deflate._deflate",
-    "libdeflate_gzip_decompress_ex": "deflate._deflate",
-    "libdeflate_zlib_decompress_ex": "deflate._deflate",
-    "libdeflate_alloc_compressor": "deflate._deflate",
-    "libdeflate_free_compressor": "deflate._deflate",
-    "libdeflate_gzip_compress": "deflate._deflate",
-    "libdeflate_zlib_compress": "deflate._deflate",
-}
+#: Functions that the loop calls, in the order of its struct Library (`loop/loop.h`).
+_CALLED = (
+    "blosc_decompress_ctx ZSTD_createDCtx ZSTD_freeDCtx ZSTD_decompressDCtx ZSTD_getFrameContentSize "
+    "ZSTD_findFrameCompressedSize LZ4_decompress_safe crc32c_value blosc_compress_ctx ZSTD_createCCtx ZSTD_freeCCtx "
+    "ZSTD_CCtx_setParameter ZSTD_compress2 ZSTD_isError LZ4_compress_fast ZSTD_decompressBegin "
+    "ZSTD_nextSrcSizeToDecompress ZSTD_decompressContinue libdeflate_alloc_decompressor libdeflate_free_decompressor "
+    "libdeflate_gzip_decompress_ex libdeflate_zlib_decompress_ex libdeflate_alloc_compressor "
+    "libdeflate_free_compressor libdeflate_gzip_compress libdeflate_zlib_compress"
+)
+#: The modules that have them, by how their names begin.
+_MODULES = {"blosc": "numcodecs.blosc", "ZSTD": "numcodecs.zstd", "LZ4": "numcodecs.lz4"}
+_MODULES |= {"crc32c": "google_crc32c._crc32c", "libdeflate": "deflate._deflate"}
+_FUNCTIONS = {name: _MODULES[name.partition("_")[0]] for name in _CALLED.split()}
 _NAMES = tuple(_FUNCTIONS)
 _INFLATE = "libdeflate_alloc_decompressor", "libdeflate_free_decompressor"
 _DEFLATE = "libdeflate_alloc_compressor", "libdeflate_free_compressor"

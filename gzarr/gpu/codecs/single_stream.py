@@ -167,7 +167,7 @@ class Format:
 
 def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
     nbytes, name, limits = decoded_nbytes(step), step.spec.name, NVCOMP[form.decoder]
-    if nbytes is None or form.decoder not in device.decoders() or nbytes > limits.max_decompressed_nbytes:
+    if nbytes is None or form.decoder not in device.decoders or nbytes > limits.max_decompressed_nbytes:
         return UNFIT
     if form.decoder == "zstd" and (problem := library.problem()) is not None:
         return f"compiled code looks at the frames: {problem}"
@@ -217,7 +217,7 @@ def _encoder(form: Format, step: Step, device: Device) -> Encoder | str:
     envelope = form.envelope(step, nbytes)
     if isinstance(envelope, str):
         return envelope
-    if envelope.encoder not in device.encoders() or nbytes > NVCOMP[envelope.encoder].max_compress_nbytes:
+    if envelope.encoder not in device.encoders or nbytes > NVCOMP[envelope.encoder].max_compress_nbytes:
         return UNFIT
     typesize = _typesize(step, nbytes) if form.typed else 1
     return lambda context, batch: _enveloped(context, name, batch, envelope, typesize)

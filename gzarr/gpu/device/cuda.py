@@ -113,6 +113,7 @@ class CudaDevice(Device):
     """
 
     xp = cupy
+    decoders, encoders = DECODERS, ENCODERS
 
     def __init__(self, number: int = 0) -> None:
         with cuda_errors("CUDA"):
@@ -354,10 +355,6 @@ class CudaDevice(Device):
             for name in KERNELS:
                 self._kernel(name)
 
-    def decoders(self) -> frozenset[str]:
-        """The batched decoders."""
-        return DECODERS
-
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode many streams in one call of nvCOMP. Raises: DeviceError if nvCOMP refuses the call."""
         n = source.size
@@ -367,10 +364,6 @@ class CudaDevice(Device):
         batch, outcome, _scratch = self._batch(tables, scratch_nbytes, stream)
         nvcomp.decompress_async(decoder, batch, self.address(tables) + 3 * n * 8)
         return outcome
-
-    def encoders(self) -> frozenset[str]:
-        """The batched encoders."""
-        return ENCODERS
 
     def compress(
         self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1

@@ -113,6 +113,7 @@ class EmulatedDevice(Device):
         super().__init__()
         self.xp: Any = np if arrays == "numpy" else emulated_cupy
         self._made: Callable[[Any], Any] = _unchanged if arrays == "numpy" else view
+        self.decoders, self.encoders = frozenset(_DECODE), frozenset(_ENCODE)  # formats of the host's libraries
         self.launches: list[str] = []
         self.free = free
         self.memory = Tally()
@@ -249,10 +250,6 @@ class EmulatedDevice(Device):
         plain = tuple(self.address(a) if isinstance(a, (np.ndarray, EmulatedArray)) else a for a in args)
         hostbuild.launch(kernel, n_threads, plain)
 
-    def decoders(self) -> frozenset[str]:
-        """The formats that installed host libraries decode as bare streams."""
-        return frozenset(_DECODE)
-
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode one stream after the other. Raises: DeviceError for calls that nvCOMP refuses."""
         self.launches.append(decoder)
@@ -275,10 +272,6 @@ class EmulatedDevice(Device):
             ctypes.memmove(dst, bytes(data), len(data))
             sizes[i] = len(data)
         return outcome
-
-    def encoders(self) -> frozenset[str]:
-        """The formats that installed host libraries encode as bare streams."""
-        return frozenset(_ENCODE)
 
     def compress(
         self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1

@@ -75,6 +75,8 @@ class Device(Marker, Protocol):
     name: str
     xp: Any
     keepers: WeakSet[Any]
+    decoders: frozenset[str]
+    encoders: frozenset[str]
     _local: threading.local
 
     def __init__(self) -> None:
@@ -207,18 +209,12 @@ class Device(Marker, Protocol):
     def launch(self, kernel: str, n_threads: int, args: tuple[Any, ...]) -> None:
         """Run a kernel of `gzarr.gpu.kernels` with at least ``n_threads`` threads; device arrays pass as addresses."""
 
-    def decoders(self) -> frozenset[str]:
-        """Names of the batched decoders that the device has."""
-
     def decompress(self, decoder: str, source: Table, nbytes: Table, target: Table, capacity: Table) -> Outcome:
         """Decode at least one stream in one call. All tables are on the host.
 
         source, nbytes: addresses and sizes of the encoded streams. target, capacity: addresses for the decoded bytes,
             and how many may be written.
         """
-
-    def encoders(self) -> frozenset[str]:
-        """Names of the batched encoders that the device has."""
 
     def compress(
         self, encoder: str, source: Table, nbytes: Table, target: Table, capacity: int, typesize: int = 1

@@ -40,21 +40,13 @@ TIME_UNITS: Mapping[str, Fraction] = {
 }
 #: Angles, which the specification lacks: the coordinates of maps in longitude and latitude.
 ANGLES = ("degree", "radian")
+_LETTERS = {"p": "pico", "n": "nano", "u": "micro", "m": "milli", "c": "centi", "": "", "k": "kilo"}
 #: What people write, and files have, for the names of the specification.
 _SYMBOLS = {
-    "pm": "picometer",
-    "nm": "nanometer",
-    "um": "micrometer",
-    "micron": "micrometer",
-    "mm": "millimeter",
-    "cm": "centimeter",
-    "m": "meter",
-    "km": "kilometer",
+    **{f"{letter}m": f"{prefix}meter" for letter, prefix in _LETTERS.items()},
+    **{f"{letter}s": f"{prefix}second" for letter, prefix in _LETTERS.items()},
+    **dict.fromkeys(("micron", "microns"), "micrometer"),
     "\N{LATIN SMALL LETTER A WITH RING ABOVE}": "angstrom",
-    "ns": "nanosecond",
-    "us": "microsecond",
-    "ms": "millisecond",
-    "s": "second",
     "sec": "second",
     "min": "minute",
     "h": "hour",

@@ -45,7 +45,7 @@ def _decoder(step: Step, device: Device) -> Decoder | str:
     if (problem := library.problem()) is not None:
         return f"compiled code takes frames apart: {problem}"
     on_host, name = factory_for(step.spec)(step).decode, step.spec.name
-    missing = [number for number, decoder in _DECODERS.items() if decoder not in device.decoders()]
+    missing = [number for number, decoder in _DECODERS.items() if decoder not in device.decoders]
 
     def decode(context: BatchContext, batch: Streams) -> Chunks:
         with stage("parse"):
@@ -90,7 +90,7 @@ def _expect_checksums(context: BatchContext, number: int, batch: Streams, stream
 
 def _encoder(step: Step, device: Device) -> Encoder | str:
     frame = frame_of(step)
-    if frame is None or (frame.encoder and (frame.encoder not in device.encoders() or frame.is_chopped)):
+    if frame is None or (frame.encoder and (frame.encoder not in device.encoders or frame.is_chopped)):
         return UNFIT
     name = step.spec.name
 
