@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Array, Chain, Fields, Placement, T, Work
+from gzarr.backend import Array, Chain, Compiled, Fields, Placement, T, Work
 from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import DeviceError
@@ -167,14 +167,15 @@ class GpuBackend:
                 placement=_all_on_host(steps, "Python objects live on the host"), prepared=_Prepared(host, None)
             )
         plan, placement = make_device_plan(steps, chunk, host.codecs, self._device, strict=self.strict)
-        if not has_dtype(chunk.dtype):
-            why = f"arrays on {self.device} cannot have dtype {chunk.dtype}"
-            if chunk.dtype.names is not None:
-                why = f"records are put together on the host; one field of numbers is read and written on {self.device}"
-            return host._replace(placement=_all_on_host(steps, why), prepared=_Prepared(host, plan))
         specs = [step.spec for step in steps[: len(steps) - len(plan.host)]]
         host_round_trip = self._reader.host_round_trip(specs)
         plan = replace(plan, phase=phase_of(specs), skips_host=host_round_trip is None)
+        if not has_dtype(chunk.dtype):
+            why, records = f"arrays on {self.device} cannot have dtype {chunk.dtype}", None
+            if chunk.dtype.names is not None:
+                why = f"records are put together on the host; one field of numbers is read and written on {self.device}"
+                records = plan
+            return host._replace(placement=_all_on_host(steps, why), prepared=_Prepared(host, records))
         if host_round_trip is not None and self.reader.name == "kvikio":
             placement = _noted(placement, len(specs) - 1, host_round_trip)
         if plan.host_decodes and self._small_reads.nchunks:
@@ -257,14 +258,12 @@ class GpuBackend:
             )
         return places
 
-    def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> DeviceJobs | None:
-        """Return what decides which reads and writes of an array are done in pieces; None if the host does all."""
+    def compiled(self, store: Store, layout: Layout, chain: Chain | None, *, cached: bool) -> Compiled:
+        """Return what decides which reads and writes of an array are done in pieces."""
         plan = None if chain is None else chain.prepared.plan
-        if chain is not None and (plan is None or not has_dtype(plan.chunk.dtype)):
-            return None
-
         host = self._host.compiled(store, layout, None if chain is None else chain.prepared.host, cached=cached)
-        return DeviceJobs(self._resources, store, layout, plan, host)
+        is_host = chain is not None and plan is None
+        return host if is_host else DeviceJobs(self._resources, store, layout, plan, host)
 
     def decode(self, chain: Chain, buffers: Sequence[Buffer | None]) -> list[Array]:
         """Decode whole chunks on the host. Raises: CodecError(index)."""

@@ -215,7 +215,8 @@ def _batches(source: Source, plan: Plan, start: int, size: int, *, whole: bool =
     """A plan in batches; None if the loop cannot sort its points. Arguments: as of `make_point_batches`."""
     layout = source.layout
     if isinstance(plan, PointPlan):
-        return make_point_batches(plan, layout, source.chain, start, size, whole=whole)
+        chunk = source.chain.strides, source.chain.nbytes
+        return make_point_batches(plan, layout, chunk, start, size, whole=whole)
     return make_batches(plan, layout.objects, size, whole=whole)
 
 

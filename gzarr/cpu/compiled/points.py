@@ -1,13 +1,13 @@
 """Points as tables of numbers for the compiled loop (`loop/points.c`), which sorts them (`loop/sort.c`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from gzarr.cpu.compiled import library
-from gzarr.cpu.compiled.source import MIN_IN_BLOCKS, LoopChain
+from gzarr.cpu.compiled.source import MIN_IN_BLOCKS
 from gzarr.cpu.threads import share, thread_count
 from gzarr.indexing.grid import RegularAxis
 from gzarr.indexing.plan import Owned, Part, PointPlan, PointTable, find_owned
@@ -60,21 +60,25 @@ class PointBatches:
 
     def parts(self, number: int, table: PointTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""
-        parts = list(self._plan.parts_of(table))
-        return [parts[chunk] for chunk in chunks]
+        wanted = list(chunks)
+        parts = list(self._plan.parts_of(table)) if wanted else []
+        return [parts[chunk] for chunk in wanted]
 
 
 def make_point_batches(
-    plan: PointPlan, layout: Layout, chain: LoopChain, start: int, size: int, *, whole: bool = False
+    plan: PointPlan, layout: Layout, chunk: tuple[Sequence[int], int], start: int, size: int, *, whole: bool = False
 ) -> PointBatches | None:
     """Sort a list of points by the chunks that hold them; None if the loop cannot.
 
-    start: byte of an element from which on it is wanted. size, whole: as in `gzarr.indexing.tables.BoxBatches`.
+    chunk: the strides of a chunk, in bytes or whatever places are wanted in, and its bytes. start: byte of an element
+    from which on it is wanted. size, whole: as in `gzarr.indexing.tables.BoxBatches`.
     """
-    axes = _sorting_axes(plan, layout, chain)
+    strides, nbytes = chunk
+    granule_bits = (nbytes // _GRANULE_NBYTES).bit_length() if nbytes >= MIN_IN_BLOCKS else 0
+    axes = _sorting_axes(plan, layout, strides, granule_bits)
     if axes is None:
         return None
-    n, granule_bits = plan.shape[0], _granule_bits(chain)
+    n = plan.shape[0]
     order, places = np.empty((2, n), np.int64)
     starts, rows = np.empty(n + 1, np.int64), np.empty((n, len(axes)), np.int64)
     coords = tuple([np.ascontiguousarray(column) for column in plan.coords])
@@ -87,18 +91,14 @@ def make_point_batches(
     return PointBatches(plan, layout, points, size, whole=whole)
 
 
-def _granule_bits(chain: LoopChain) -> int:
-    return (chain.nbytes // _GRANULE_NBYTES).bit_length() if chain.nbytes >= MIN_IN_BLOCKS else 0
-
-
-def _sorting_axes(plan: PointPlan, layout: Layout, chain: LoopChain) -> Indices | None:
-    """Of every axis extent, lengths of shards and chunks, bytes of a chunk's stride; None if the loop cannot sort."""
+def _sorting_axes(plan: PointPlan, layout: Layout, strides: Sequence[int], granule_bits: int) -> Indices | None:
+    """Of every axis extent, lengths of shards and chunks, a chunk's stride; None if the loop cannot sort."""
     axes: list[Any] = []
-    for chunks, objects, stride in zip(layout.grid, layout.objects, chain.strides, strict=True):
+    for chunks, objects, stride in zip(layout.grid, layout.objects, strides, strict=True):
         if not isinstance(chunks, RegularAxis) or not isinstance(objects, RegularAxis) or chunks.extent > _MAX_EXTENT:
             return None
         axes.append((chunks.extent, objects.length, chunks.length, stride))
     n_keys = prod(-(-extent // shard) * (shard // chunk) for extent, shard, chunk, _ in axes)
-    if n_keys << _granule_bits(chain) > _MAX_KEYS or plan.shape[0] >= _MAX_POINTS:
+    if n_keys << granule_bits > _MAX_KEYS or plan.shape[0] >= _MAX_POINTS:
         return None
     return np.array(axes)

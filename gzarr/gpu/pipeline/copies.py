@@ -1,13 +1,14 @@
 """Turns tables into columns of numbers for the kernels: which elements of which chunk are where in other memory.
 
-Theory of operation. Every read and write of the device is a `CopyTable`, or a list of points for each chunk, whatever
-the selection was. The other memory is a result, the blocks of a `CopyPlan`, or the values of a write. Columns
-have an entry for every copy, so whole tables are turned by arithmetic.
+Theory of operation. Every read and write of the device is a `CopyTable`, whatever the selection was. Points are boxes
+of one axis, that of a chunk's elements in the order of its memory, with index lists on both sides. The other memory is
+a result, the blocks of a `CopyPlan`, or the values of a write. Columns have an entry for every copy, so whole tables
+are turned by arithmetic.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,9 @@ from gzarr.backend import Array
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.indexing.copies import Slots
-from gzarr.indexing.plan import Part
+from gzarr.indexing.plan import Part, PointTable
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.spans import COUNT, FULL, IN_LIST, IN_START, IN_STEP, OUT_LIST, OUT_START, OUT_STEP
+from gzarr.indexing.spans import COUNT, FULL, IN_LIST, IN_START, IN_STEP, N_COLUMNS, OUT_LIST, OUT_START, OUT_STEP
 from gzarr.indexing.tables import CopyTable, table_of_parts
 
 
@@ -103,16 +104,19 @@ def box_copies(plan: DevicePlan, table: CopyTable, memory: Memory, order: Sequen
     spans, slots = table.spans, table.slots
     block: Any = 0
     target = np.broadcast_to(memory.addresses, len(spans)) if slots is None else memory.addresses
-    strides = memory.strides
+    strides, inner = memory.strides, plan.strides
     if slots is not None:
         block, row = np.divmod(slots, memory.rows)
         target = target[block] + row * strides[block, 0]
         strides = strides[:, 1:]
+    if spans.shape[1] == 1:
+        inner, order = (1,), (0,)
+        strides = strides if strides.size else np.zeros((len(strides), 1), np.int64)  # a single point has no axis
     if order is None:
         order = np.argsort(-np.abs(strides[0]), kind="stable").tolist()
     columns = spans[:, order].transpose(2, 1, 0)
     lists, in_list, out_list = _narrowed(table.lists, columns[[IN_LIST, OUT_LIST]], columns[COUNT])
-    elements = np.array(plan.strides, np.int64)[order, None]
+    elements = np.array(inner, np.int64)[order, None]
     outside = strides[:, order][block].T if slots is not None else strides[0, order][:, None]
     n = np.arange(table.nchunks)
     return BoxCopies(
@@ -175,46 +179,40 @@ def from_chunks(copies: BoxCopies, addresses: Table, dtype: np.dtype[Any]) -> tu
     return same, Memory(addresses, addresses[:, None], dtype)
 
 
-def point_copies(plan: DevicePlan, parts: Sequence[Part], memory: Memory, *, once: bool = False) -> BoxCopies:
-    """Parts of a list of points as columns: boxes of one axis with index lists on both sides.
+def boxes_of(table: CopyTable | PointTable) -> CopyTable:
+    """A table of boxes, or of points as boxes, whose places are numbers of elements."""
+    if isinstance(table, CopyTable) or table.places is None:
+        return cast(CopyTable, table)
+    some = slice(*table.starts[[0, -1]].tolist())
+    return _point_boxes(np.diff(table.starts), table.places[some], table.order[some])
 
-    once: take every element of a chunk once, for the last of several points, as NumPy assigns.
-    """
-    elements, positions = [], []
+
+def _point_boxes(counts: Indices, places: Indices, positions: Indices) -> CopyTable:
+    """Points as boxes. counts: of each chunk. places, positions: in the chunks' memory, and in the list of all."""
+    spans = np.zeros((counts.size, 1, N_COLUMNS), np.int64)
+    spans[:, 0, COUNT], begins = counts, counts.cumsum() - counts
+    spans[:, 0, IN_LIST], spans[:, 0, OUT_LIST] = begins, begins + places.size
+    return CopyTable(spans, np.concatenate([places, positions]))
+
+
+def table_of(plan: DevicePlan, parts: Sequence[Part], rows: int = 0) -> CopyTable:
+    """Turn parts of the reference path into a table. rows: slots of a block."""
+    table = table_of_parts(parts, rows)
+    if table is not None:
+        return table
+    places, positions = [], []
     for part in parts:
         inside = part.inside if isinstance(part.inside, tuple) else np.nonzero(part.inside)  # a mask
-        element = np.zeros(inside[0].size if inside else 1, np.int64)
-        for index, stride in zip(inside, plan.strides, strict=True):
-            element += index * stride
-        position: Table = np.arange(element.size)
-        if not memory.rows:  # else each part has a block of its own
-            position = np.arange(part.out.start, part.out.stop) if isinstance(part.out, slice) else part.out.reshape(-1)
-        last = last_of_each(element) if once else None
-        elements.append(element if last is None else element[last])
-        positions.append(position if last is None else position[last])
-    n, counts = len(parts), np.array([element.size for element in elements])
-    begins = (counts.cumsum() - counts)[None]
-    strides = memory.strides[:, -1] if memory.strides.size else np.zeros(1, np.int64)  # a single point has no axis
-    return BoxCopies(
-        nchunks=n,
-        owner=np.arange(n),
-        start=np.zeros(n, np.int64),
-        target=np.broadcast_to(memory.addresses, n),
-        counts=counts[None],
-        inside=np.ones((1, n), np.int64),
-        outside=np.broadcast_to(strides, (1, n)),
-        in_list=begins,
-        out_list=begins + counts.sum(),
-        lists=np.concatenate([*elements, *positions]),
-        order=(0,),
-    )
+        terms = (index * stride for index, stride in zip(inside, plan.strides, strict=True))
+        places.append(sum(terms, np.zeros(1, np.int64)))
+        positions.append(np.arange(part.out.start, part.out.stop) if type(part.out) is slice else part.out.reshape(-1))
+    return _point_boxes(np.array(list(map(len, places))), np.concatenate(places), np.concatenate(positions))
 
 
 def copies_of(device: Device, plan: DevicePlan, parts: Sequence[Part], out: Array | Slots) -> BoxCopies:
     """Turn parts of the reference path into columns. out: what they go to."""
     rows, memory = (len(out.blocks[0]), out.blocks) if isinstance(out, Slots) else (0, out)
-    table, there = table_of_parts(parts, rows), memory_of(device, memory)
-    return point_copies(plan, parts, there) if table is None else box_copies(plan, table, there)
+    return box_copies(plan, table_of(plan, parts, rows), memory_of(device, memory))
 
 
 def distinct(table: CopyTable) -> CopyTable:
@@ -225,13 +223,15 @@ def distinct(table: CopyTable) -> CopyTable:
     spans, lists, end = table.spans.copy(), [table.lists], table.lists.size
     for axis in listed.tolist():
         kinds, which = np.unique(spans[:, axis, COUNT:FULL], axis=0, return_inverse=True)
-        for number, (count, _, _, at, start, step, out) in enumerate(kinds.tolist()):
+        ends = np.bincount(which.reshape(-1)).cumsum()[:-1]
+        rows_of = np.split(np.argsort(which.reshape(-1)), ends)
+        for rows, (count, _, _, at, start, step, out) in zip(rows_of, kinds.tolist(), strict=True):
             inside = table.lists[at : at + count]
             last = last_of_each(inside) if at >= 0 else None
             if last is None:
                 continue
             outs = start + step * last if out < 0 else table.lists[out + last]
-            spans[which.reshape(-1) == number, axis, COUNT:FULL] = last.size, 0, 0, end, 0, 0, end + last.size
+            spans[rows, axis, COUNT:FULL] = last.size, 0, 0, end, 0, 0, end + last.size
             lists += inside[last], outs
             end += 2 * last.size
     return table._replace(spans=spans, lists=np.concatenate(lists))

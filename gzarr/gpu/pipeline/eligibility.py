@@ -5,13 +5,16 @@ Conditions on the selection, the values and the settings are checked every time.
 """
 
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
 from gzarr.backend import Array, Compiled, Fields, Placement, ReadExecutor, Work, WriteExecutor
 from gzarr.cpu.compiled import library
+from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.cpu.compiled.source import PLAIN_ARRAYS
+from gzarr.gpu.codecs.batch import has_dtype
 from gzarr.gpu.native.fetch import make_fetch
 from gzarr.gpu.pipeline.batches import Resources, batch_nchunks, batch_size, read_memory
 from gzarr.gpu.pipeline.copies import memory_of
@@ -22,6 +25,7 @@ from gzarr.gpu.pipeline.write_job import MIN_NCHUNKS as MIN_WRITTEN_NCHUNKS
 from gzarr.gpu.pipeline.write_job import Writable, make_writable, make_write
 from gzarr.indexing.copies import CopyPlan, Plan, make_batches
 from gzarr.indexing.plan import BoxPlan, PointPlan
+from gzarr.indexing.tables import Batches
 from gzarr.layout.chunk_layout import Layout
 from gzarr.layout.sharded import Sharded
 from gzarr.storage.base import Store
@@ -51,40 +55,43 @@ class DeviceJobs:
         """Return a read in batches, or the reason why the reference path has to do it. nparts: of the plan."""
         if not nparts:
             return "nothing is read"
-        if isinstance(plan, PointPlan):
-            return "points are read by the reference path"
+        blocks = out if isinstance(plan, CopyPlan) else (out,)
+        if not all(map(self._resources.device.owns, blocks)) or not has_dtype(blocks[0].dtype):
+            return self._host.take_read(plan, nparts, out, fields)
         source = self._read
         if isinstance(source, str):
             return source
-        blocks = out if isinstance(plan, CopyPlan) else (out,)
-        if fields is not None or not all(self._can_place(source.plan, block) for block in blocks):
+        if not all(is_placeable(source.plan, block, fields) for block in blocks):
             return "results of this kind or dtype are made by the reference path"
         decoding, resources, layout = source.plan, self._resources, self._layout
+        if source.files is not None and (off := library.obstacle()) is not None:
+            return off
+        chunk_nbytes, limit = decoding.chunk.nbytes or 1, resources.pipeline_slots.limit
+        nchunks = min(nparts, prod(axis.nchunks for axis in layout.grid))  # of points, perhaps fewer
+        size = batch_nchunks(nchunks, chunk_nbytes, read_memory(decoding, chunk_nbytes), limit)
+        if isinstance(plan, PointPlan):
+            batches: Batches | None = make_point_batches(plan, layout, (decoding.strides, chunk_nbytes), 0, size)
+            if batches is None:
+                return "points of this grid are read by the reference path"
+            nparts = batches.nchunks
+        else:
+            batches = make_batches(plan, layout.objects, batch_size(plan, layout, size))
         if isinstance(plan, CopyPlan):
-            if not np.can_cast(decoding.chunk.dtype, out[0].dtype, "same_kind"):
+            if fields is not None or not np.can_cast(decoding.chunk.dtype, out[0].dtype, "same_kind"):
                 return "values would change their kind"
             nbytes = plan.nelements * int(out[0].dtype.itemsize)
         else:
             nbytes, decoded_nbytes = out.nbytes, nparts * (decoding.chunk.nbytes or 0)
             if decoding.host_decodes and resources.small_reads.prefers_host(nparts, decoded_nbytes, nbytes):
                 return str(resources.small_reads)
-        chunk_nbytes, limit = decoding.chunk.nbytes or 1, resources.pipeline_slots.limit
-        size = batch_nchunks(nparts, chunk_nbytes, read_memory(decoding, chunk_nbytes), limit)
-        batches = make_batches(plan, layout.objects, batch_size(plan, layout, size))
-        if source.files is not None and (off := library.obstacle()) is not None:
-            return off
         waits = self._store.concurrency > 1
         work = Work(nparts, nbytes // nparts, size, unlocked=True, waits=waits)
         shards = ReadShards(self._store, layout, batches) if isinstance(layout, Sharded) else None
-        return DeviceRead(resources, source, batches, memory_of(resources.device, out), work, shards)
+        return DeviceRead(resources, source, batches, memory_of(resources.device, out), fields, work, shards)
 
     def reads_copies(self) -> bool:
         """Whether the device makes copies of the array's chunks."""
-        return not isinstance(self._read, str)
-
-    def _can_place(self, decoding: DevicePlan, out: Array) -> bool:
-        """Whether the placement kernels can read whole elements into an array."""
-        return self._resources.device.owns(out) and is_placeable(decoding, out, None)
+        return self._host.reads_copies() if self._of_records else not isinstance(self._read, str)
 
     def take_write(
         self, plan: Plan, nparts: int, value: Array, fields: Fields, *, keep_empty: bool
@@ -112,6 +119,8 @@ class DeviceJobs:
 
     def placement(self) -> tuple[Placement, ...]:
         """Say what reads and writes many chunks, and why."""
+        if self._of_records:
+            return self._host.placement()  # but for single fields
         note = self._resources.reader.note
         decisions = (("bulk reads", self._read, f"; {note}" if note else ""), ("bulk writes", self._write, ""))
         return tuple(
@@ -122,6 +131,11 @@ class DeviceJobs:
             )
             for step, found, more in decisions
         )
+
+    @property
+    def _of_records(self) -> bool:
+        """Whether whole elements are on the host."""
+        return self._plan is not None and not has_dtype(self._plan.chunk.dtype)
 
     @cached_property
     def _read(self) -> Source | str:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gzarr.backend import Work
+from gzarr.backend import Fields, Work
 from gzarr.codecs.spec import ArrayRepr
 from gzarr.cpu.compiled.ranges import replaced
 from gzarr.cpu.compiled.shards import ReadShards
@@ -27,12 +27,13 @@ from gzarr.gpu.codecs.batch import BatchContext, Chunks, Streams
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.native.fetch import MISSING, Fetch, Wanted, fetch
 from gzarr.gpu.pipeline.batches import Resources, in_batches, read_memory
-from gzarr.gpu.pipeline.copies import Memory, box_copies, take
+from gzarr.gpu.pipeline.copies import Memory, box_copies, boxes_of, take
 from gzarr.gpu.pipeline.placement import DevicePlan
 from gzarr.gpu.pipeline.placing import decode_streams, place_batch
 from gzarr.gpu.reading.host import fetch_from_store
 from gzarr.indexing.keys import Coords
-from gzarr.indexing.plan import Groups, Part
+from gzarr.indexing.plan import Groups, Part, PointTable
+from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches, CopyTable
 from gzarr.layout.chunk_layout import Layout
 from gzarr.profiling.recorder import here, stage
@@ -86,6 +87,8 @@ class DeviceRead:
         What is read.
     memory : Memory
         Where it goes.
+    fields : Fields
+        The field that is taken.
     work : Work
         How much there is to do.
     shards : ReadShards or None
@@ -96,6 +99,7 @@ class DeviceRead:
     source: Source
     tables: Batches
     memory: Memory
+    fields: Fields
     work: Work
     shards: ReadShards | None = None
     stage = "locate"
@@ -107,7 +111,7 @@ class DeviceRead:
 
     def read(self, number: int) -> Groups:
         """Read a batch into the result, all but the parts that are returned. Raises: StoreError, DeviceError."""
-        table: CopyTable = self.tables.table(number)
+        table: CopyTable | PointTable = self.tables.table(number)
         if not table.nchunks:
             return []
         ranges = None if self.source.files is None else self.source.files.ranges
@@ -118,7 +122,7 @@ class DeviceRead:
         wanted = Wanted(np.ascontiguousarray(table.coords), found)
         with self.resources.pipeline_slots.borrow() as pipeline_slot, suppress(CodecError):
             # The reference path says what is wrong.
-            odd, on_host = self._read(pipeline_slot, table, wanted)
+            odd, on_host = self._read(pipeline_slot, boxes_of(table), wanted)
         if ranges is not None and found is not None and not on_host:
             odd |= replaced(found)
         if self.shards is None or found is None:
@@ -138,7 +142,7 @@ class DeviceRead:
         """
         batch = self._fetch(pipeline_slot, wanted)
         ready = (batch.offsets >= 0) | (batch.sizes == MISSING)
-        self._place(pipeline_slot, table, batch, ready)
+        self._place(pipeline_slot, table, batch, ready, wanted.coords)
         return ~ready, batch.copy is not None
 
     def _fetch(self, pipeline_slot: PipelineSlot, wanted: Wanted) -> Streams:
@@ -157,27 +161,29 @@ class DeviceRead:
                 noted.count(there.size, int(there.sum()), int(there.sum()))
         return batch
 
-    def _place(self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Streams, ready: NDArray[np.bool_]) -> None:
+    def _place(
+        self, pipeline_slot: PipelineSlot, table: CopyTable, batch: Streams, ready: NDArray[np.bool_], coords: Indices
+    ) -> None:
         """Decode chunks, which are there or missing, and place them. ready: which. Raises: CodecError."""
         plan = self.source.plan
         if not ready.all():
             numbers = np.flatnonzero(ready)
-            table, batch = take(table, numbers), batch.take(numbers)
+            table, batch, coords = take(table, numbers), batch.take(numbers), coords[numbers]
         n, chunk_nbytes = table.nchunks, plan.chunk.nbytes or 1
 
         def place_some(some: slice) -> None:
-            nonlocal table, batch
+            nonlocal table, batch, coords
             if some.start == 0 and some.stop < n:
                 # In the order of the buffer, so that a batch is a piece of it.
                 order = np.argsort(batch.offsets, kind="stable")
-                table, batch = take(table, order), batch.take(order)
+                table, batch, coords = take(table, order), batch.take(order), coords[order]
             every = some.stop - some.start == n
             self._place_batch(
                 pipeline_slot, table if every else take(table, some), batch if every else batch.take(some)
             )
 
         def chunk_at(number: int) -> tuple[Coords, ArrayRepr]:
-            return tuple(table.coords[number].tolist()), plan.chunk
+            return tuple(coords[number].tolist()), plan.chunk
 
         in_batches(pipeline_slot, n, read_memory(plan, chunk_nbytes), place_some, chunk_at)
 
@@ -195,7 +201,7 @@ class DeviceRead:
             return decode_streams(context, plan, streams)
 
         with stage("place") as placed:
-            into = box_copies(plan, table, self.memory), self.memory, None
+            into = box_copies(plan, table, self.memory), self.memory, self.fields
             nbytes = place_batch(pipeline_slot, plan, into, present, decode)
             if placed:
                 placed.count(there.size, n * chunk_nbytes, nbytes)

@@ -42,14 +42,14 @@ from gzarr.gpu.pipeline.copies import (
     distinct,
     from_chunks,
     memory_of,
-    point_copies,
+    table_of,
     take,
 )
 from gzarr.gpu.pipeline.launching import element_of, gather, launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
 from gzarr.gpu.pipeline.placing import decoded, packed
 from gzarr.indexing.plan import Part
-from gzarr.indexing.tables import CopyTable, table_of_parts
+from gzarr.indexing.tables import CopyTable
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
@@ -99,9 +99,7 @@ def values_of_table(device: Device, plan: DevicePlan, value: Array, table: CopyT
 
 def _gathered(plan: DevicePlan, parts: Sequence[Part], memory: Memory) -> BoxCopies:
     """What is copied into the chunks of parts, every element once. memory: of the whole value, or of each part."""
-    table = table_of_parts(parts)
-    if table is None:
-        return point_copies(plan, parts, memory, once=True)
+    table = table_of(plan, parts)
     if memory.rows:
         table = as_packed(table)._replace(slots=np.arange(len(parts)))
     return box_copies(plan, distinct(table), memory, plan.order)

@@ -64,6 +64,15 @@ def test_fields_of_records_are_written(cuda: Any, options: dict[str, Any]) -> No
     with transfers() as counted:
         write_fields(array, cuda.cupy.asarray)
     assert counted.inside.to_host.count < 100  # some for each write, none for each chunk
+    records = np.arange(41 * 30).reshape(41, 30).astype(RECORD)
+    array[...] = records
+    with transfers() as counted:
+        fields = [array[name] for name in RECORD.names]
+        points = array.get_coordinate_selection(([40, 3, 3], [2, 0, 29]), fields="b")
+    assert counted.inside.to_host.nbytes <= 4 * 12 * array.nchunks  # sizes and statuses of streams
+    for name, found in zip(RECORD.names, fields, strict=True):
+        np.testing.assert_array_equal(found.get(), records[name])
+    np.testing.assert_array_equal(points.get(), records["b"][[40, 3, 3], [2, 0, 29]])
 
 
 @pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "i8", "u1", "?", "f2"])

@@ -142,7 +142,8 @@ def test_what_a_gpu_has_no_dtype_for_comes_back_from_the_host_with_the_reason(dt
     assert type(z[:]) is np.ndarray
     np.testing.assert_array_equal(z[:], data)
     assert {(row.where, row.why) for row in z.placement} == {
-        ("host", f"arrays on emulated cannot have dtype {z.dtype}")
+        ("host", f"arrays on emulated cannot have dtype {z.dtype}"),
+        ("host", "by the compiled loop"),
     }
 
 
