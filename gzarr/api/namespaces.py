@@ -122,5 +122,4 @@ def _namespace(array: Any) -> Any:
 
 def _name(module: Any) -> str:
     """Return the name of a module for a message; the one of the emulated device is not what a caller knows."""
-    name: str = module.__name__
-    return "the emulated device" if hasattr(module, "EmulatedArray") else name
+    return "the emulated device" if hasattr(module, "EmulatedArray") else module.__name__

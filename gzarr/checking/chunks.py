@@ -270,8 +270,8 @@ def verify_place(
     with counted(progress, sum(nbytes.values())) as add:
         for path, meta in found.arrays:
             progressed = _Progress(add, path, nbytes[path])
-            one = _Verified(place._replace(path=path), meta, found, progressed.done)
-            n_objects += _verify_array(one, on, parse_part(part))
+            array = place._replace(path=path), meta
+            n_objects += _verify_array(array, found, progressed.done, on, parse_part(part))
             progressed.done(progressed.left)
     for key in find_leftovers(place.store, place.path):
         what = "a half-deleted folder" if key.endswith("/") else "a temporary file"
@@ -286,15 +286,6 @@ def verify_place(
         nobjects=n_objects,
         nbytes=sum(nbytes.values()),
     )
-
-
-class _Verified(NamedTuple):
-    """An array that is verified, and what is told of it."""
-
-    place: Place
-    meta: ArrayMeta
-    found: Findings
-    done: Callable[[int], None]
 
 
 class _Check:
@@ -312,46 +303,49 @@ class _Check:
         return list(check_chunks(self._chunks, self._place, [self._regions.at(number)], lambda _: None))
 
 
-def _verify_array(array: _Verified, on: Any, part: JobPart | None) -> int:
+def _verify_array(
+    array: tuple[Place, ArrayMeta], found: Findings, done: Callable[[int], None], on: Any, part: JobPart | None
+) -> int:
     """Verify an array's objects. Returns: how many it has."""
-    place, meta, found, done = array
+    place, meta = array
     chunks: CheckedChunks | None = None
-    wanted: WantedRegions | None = None
     try:
         chunks = prepare_chunks(place, meta)
-        wanted = WantedRegions(chunks)
     except GzarrError as error:
         found.problems.append(Problem("codec", f"{place.path}/", str(error), place.path))
+    wanted = WantedRegions(chunks) if chunks is not None and on is None and part is None else None
 
     def note_objects() -> int:
         n_objects = 0
         for coords in list_objects(place.store, place.path, meta, found):
             n_objects += 1
-            if wanted is not None and on is None and part is None:
+            if wanted is not None:
                 wanted.add(coords)
         return n_objects
 
     n_objects = listed(found, place.store, place.path, note_objects)
-    if chunks is not None and wanted is not None and on is None and part is None:
+    if chunks is not None and wanted is not None:
         found.problems += check_chunks(chunks, place, chunks.regions if n_objects is None else wanted, done)
     elif chunks is not None:
-        _check_elsewhere(array, chunks, on, part)
+        found.problems += _checked_elsewhere(array, chunks, done, on, part)
     return nchunks(meta.grid) if n_objects is None else n_objects
 
 
-def _check_elsewhere(array: _Verified, chunks: CheckedChunks, on: Any, part: JobPart | None) -> None:
-    """Check all regions of an array, or those of a part, and note what is wrong in the order of the regions."""
+def _checked_elsewhere(
+    array: tuple[Place, ArrayMeta], chunks: CheckedChunks, done: Callable[[int], None], on: Any, part: JobPart | None
+) -> list[Problem]:
+    """What is wrong with all regions of an array, or those of a part, in the order of the regions."""
     made: dict[int, list[Problem]] = {}
 
     def take(numbers: range, problems: list[list[Problem]]) -> None:
         made.update((number, some) for number, some in zip(numbers, problems, strict=True) if some)
 
     blocks = BlockPlan(
-        name=str(array.place),
+        name=str(array[0]),
         n=len(chunks.regions),
-        do=_Check(array.place, array.meta, chunks.regions),
+        do=_Check(*array, chunks.regions),
         size=lambda number: size_of(chunks.regions.at(number)) * chunks.dtype.itemsize,
         take=take,
     )
-    run([blocks], on, part, lambda nbytes, _: array.done(nbytes))
-    array.found.problems += [problem for number in sorted(made) for problem in made[number]]
+    run([blocks], on, part, lambda nbytes, _: done(nbytes))
+    return [problem for number in sorted(made) for problem in made[number]]

@@ -211,8 +211,7 @@ def _metadata(path: str, one: NodeMeta, two: NodeMeta) -> list[Difference]:
     pairs = [(stated_by(one), stated_by(two))]
     if one.zarr_format != two.zarr_format:
         pairs = [(translate(one)[0], stated_by(two)), (stated_by(one), translate(two)[0])]
-    found = [list(_differing(path, _described(one, a), _described(two, b))) for a, b in pairs]
-    return min(found, key=len)
+    return min([list(_differing(path, _described(one, a), _described(two, b))) for a, b in pairs], key=len)
 
 
 def _described(meta: ArrayMeta, stated: Stated) -> dict[str, Any]:

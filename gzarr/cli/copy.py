@@ -234,6 +234,5 @@ def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) ->
         raise CopyError(f"a conversion to {suffix} takes no options but --if-exists")
     if options.if_exists == "skip":
         raise CopyError(f"a conversion to {suffix} takes --if-exists raise or replace")
-    write = getattr(gzarr.convert, WRITERS[suffix])
-    write(source, dest, overwrite=options.if_exists == "replace")
+    getattr(gzarr.convert, WRITERS[suffix])(source, dest, overwrite=options.if_exists == "replace")
     print(f"wrote {escaped(dest)}")

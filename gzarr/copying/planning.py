@@ -236,8 +236,7 @@ def leaves_open(keywords: Mapping[str, Any]) -> bool:
 def array_blocks(store: Store, job: Job, opened_with: OpenedWith, *, resuming: bool = False, **how: Any) -> BlockPlan:
     """The blocks of a new array. how: other fields of `BlockPlan`."""
     dest = partial(Array, store, job.path, job.meta, opened_with, write_empty_chunks=False)
-    block = job.source.block or CopyBlock
-    do = block(job.source, dest, job.route, resuming=resuming)
+    do = (job.source.block or CopyBlock)(job.source, dest, job.route, resuming=resuming)
     return copy_blocks(job.source, job.route, do, stores=(store,), **how)
 
 

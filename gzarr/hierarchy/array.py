@@ -1217,8 +1217,7 @@ class Array(Node[ArrayMeta]):
         >>> gzarr.array([1, 2, 3]).astype("f4")[1:]
         array([2., 3.], dtype=float32)
         """
-        wanted = casting_dtype(self, dtype)
-        return self._with(self.metadata, read_only=True, out_dtype=wanted, is_view=True)
+        return self._with(self.metadata, read_only=True, out_dtype=casting_dtype(self, dtype), is_view=True)
 
     def view(
         self,

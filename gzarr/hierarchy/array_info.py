@@ -118,8 +118,7 @@ def array_page(array: GzarrArray) -> str:
             *([("Attributes", ", ".join(array.attrs))] if array.attrs else []),
         ]
     )
-    objects = boundaries(meta.grid) if array.shards else ()
-    drawing = draw_grid(array.shape, boundaries(meta.chunk_grid), objects)
+    drawing = draw_grid(array.shape, boundaries(meta.chunk_grid), boundaries(meta.grid) if array.shards else ())
     return f"<div style='display:flex;gap:24px;align-items:center'>{report._repr_html_()}{drawing}</div>"
 
 

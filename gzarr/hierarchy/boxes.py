@@ -61,8 +61,7 @@ def box_jobs(items: Iterable[tuple[Array, Any, AnyArray]]) -> tuple[list[ReadJob
         if io is None:
             small += boxes
         elif taken := [box for box in boxes if _takes(box)]:
-            where = id(io.layout.grid), id(io.layout.objects), size
-            by_grid.setdefault(where, []).append((io, taken))
+            by_grid.setdefault((id(io.layout.grid), id(io.layout.objects), size), []).append((io, taken))
     _read_small(small, results)
     return [job for (*_, size), members in by_grid.items() for job in _jobs(members, size, results)], results
 

@@ -207,8 +207,7 @@ def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[Code
         raise MetadataError(f"Zarr v2 arrays have one compressor, got {len(compressors)}; use filters or zarr_format=3")
     if compressors and not is_compressor(compressors[0]):
         raise MetadataError(f"{compressors[0]!r} is a filter, not a compressor: pass it in filters=")
-    specs = tuple(map(_as_stored, (*filters, *compressors)))
-    return v2_chain(specs, meta.data_type, meta.object_shape, order)
+    return v2_chain(tuple(map(_as_stored, (*filters, *compressors))), meta.data_type, meta.object_shape, order)
 
 
 def _as_stored(spec: CodecSpec) -> CodecSpec:

@@ -291,8 +291,7 @@ class OpenedWith(NamedTuple):
         ``device`` and ``options`` are those of `gzarr.devices.backend_for`. Raises DeviceError, ValueError.
         """
         backend = backend_for(device, **options)
-        cache = self.chunk_cache if backend.device == "cpu" else None
-        return self._replace(backend=backend, chunk_cache=cache)
+        return self._replace(backend=backend, chunk_cache=self.chunk_cache if backend.device == "cpu" else None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.backend.device, dict(self.backend.options), self.allow_pickle, self.cache_attrs)

@@ -353,5 +353,4 @@ class _StoredRegions:
         if all(there) or not any(there):
             yield region, there[0]
             return
-        parts = Regions(self._grid, (1,) * len(self._grid), 1).within(region)
-        yield from zip(parts, there, strict=True)
+        yield from zip(Regions(self._grid, (1,) * len(self._grid), 1).within(region), there, strict=True)

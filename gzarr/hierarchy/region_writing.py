@@ -45,8 +45,7 @@ class RegionWriter:
                 f"{self._array.store_path}: {shown(part)} is not within {shown(self.region)}, which this writer owns"
             )
         self._check_whole(part)
-        array: Any = self._array
-        array[part] = values
+        self._array[part] = values
 
     def __repr__(self) -> str:
         return f"<RegionWriter: {shown(self.region)} of {self._array.store_path}>"

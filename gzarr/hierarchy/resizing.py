@@ -274,8 +274,7 @@ def _clear_ahead(array: GzarrArray, new: ArrayMeta, before: ArrayMeta) -> None:
     """Clear what others have left where the array grows. Raises: ShapeChangedError."""
     store, path = array.store, array.path
     io = prepare_array(new, store, path, array.backend, None, array.opened_with.allow_pickle)
-    kept = tuple(map(min, before.shape, new.shape))
-    clear_ahead(io, new, kept, lambda: check_shape(store, path, before))
+    clear_ahead(io, new, tuple(map(min, before.shape, new.shape)), lambda: check_shape(store, path, before))
 
 
 def _check_resizable(array: GzarrArray) -> None:

@@ -149,8 +149,7 @@ def _from_counts(
     low, high = (dtype.type(values[at]).item() if n else math.nan for at in (0, -1))
     histogram = None
     if bins is not None:
-        ends = (int(low), int(high)) if n else (0, 1)  # NumPy does not subtract booleans
-        limits = limits or ends
+        limits = limits or ((int(low), int(high)) if n else (0, 1))  # NumPy does not subtract booleans
         weighted, edges = np.histogram(np.asarray(values, "f8"), bins, limits, weights=numbers)
         histogram = weighted.astype(np.int64), edges
     return Stats(n, 0, low, high, _mean(total, n), math.sqrt(variance), histogram)
@@ -207,8 +206,7 @@ def _part_of(elements: AnyArray, xp: Any) -> _Moments:
         apart = _distances(elements, low).astype("f8") - (total - low * n) / n
     else:
         apart = elements.astype("f8") - _mean(total, n)
-    squares = float(xp.dot(apart, apart))
-    return _Moments(n, size - n, low, high, total, squares)
+    return _Moments(n, size - n, low, high, total, float(xp.dot(apart, apart)))
 
 
 def _distances(elements: AnyArray, origin: int) -> AnyArray:

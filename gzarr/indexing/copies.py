@@ -21,13 +21,11 @@ from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import BoxPlan, Owned, Part, SelectionPlan, find_owned, owners_of
 from gzarr.indexing.selection import Indices
-from gzarr.indexing.spans import CHUNK, COUNT, IN_START, N_COLUMNS, OUT_START
+from gzarr.indexing.spans import CHUNK, COUNT, IN_START, N_COLUMNS, OUT_START, sort_by_chunk
 from gzarr.indexing.tables import BoxBatches, CopyTable
 
 #: Chunks of one array that have numbers of 64 bits.
 _MAX_NCHUNKS = 2**63 - 1
-#: NumPy sorts integers of 16 bits by radix, ten times faster than longer ones.
-_MAX_NARROW = 1 << 16
 #: Chunks that are made into parts together.
 _RUN = 256
 
@@ -266,8 +264,7 @@ def make_copies(
     for i, (axis, n) in enumerate(zip(grid, shape[1:], strict=True)):
         is_cut = axis.nchunks > 1 or n < axis.extent or starts[:, i].any()
         bounds.append((axis.starts_of(coords[:, i]), axis.starts_of(coords[:, i] + 1)) if is_cut else None)
-    spans = box_spans(coords, starts, shape[1:], bounds)
-    return CopyPlan(spans, firsts, slots[order], shape, rows, grid)
+    return CopyPlan(box_spans(coords, starts, shape[1:], bounds), firsts, slots[order], shape, rows, grid)
 
 
 def _object_order(coords: Indices, grid: Grid, objects: Grid) -> Indices | None:
@@ -337,15 +334,6 @@ def chunk_numbers(coords: Indices, grid: Grid) -> Indices:
 def _check_numbers(grid: Grid) -> None:
     if nchunks(grid) > _MAX_NCHUNKS:
         raise SelectionError(f"the array has {nchunks(grid)} chunks, more than have numbers of 64 bits")
-
-
-def sort_by_chunk(chunk: Indices, n: int) -> tuple[Indices, Indices]:
-    """Stable order that sorts fragments by chunk, and where each chunk's begin (and the last end)."""
-    narrow = chunk.astype(np.uint16) if n <= _MAX_NARROW else chunk
-    order = np.argsort(narrow, kind="stable")
-    in_order = chunk[order]
-    cuts = np.flatnonzero(in_order[1:] != in_order[:-1]) + 1
-    return order, np.concatenate([[0] if len(chunk) else [], cuts, [len(chunk)]]).astype(np.int64)
 
 
 def _moved(firsts: Indices, by_owner: Indices) -> Indices:

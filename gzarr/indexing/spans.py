@@ -346,3 +346,11 @@ def _are_full(indices: Indices, firsts: Indices, counts: Indices, sizes: Indices
     in_order = np.sort(indices)
     distinct = np.diff(in_order, prepend=in_order[0] - 1) != 0
     return np.asarray(np.add.reduceat(distinct, firsts, dtype=np.int64) == sizes)
+
+
+def sort_by_chunk(chunk: Indices, n: int) -> tuple[Indices, Indices]:
+    """Stable order that sorts by numbers of chunks below n, and where each chunk's begin (and the last end)."""
+    order = np.argsort(chunk.astype(np.uint16) if n <= _MAX_NARROW else chunk, kind="stable")
+    in_order = chunk[order]
+    cuts = np.flatnonzero(in_order[1:] != in_order[:-1]) + 1
+    return order, np.concatenate([[0] if len(chunk) else [], cuts, [len(chunk)]]).astype(np.int64)

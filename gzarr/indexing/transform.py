@@ -146,8 +146,7 @@ class Transform(NamedTuple):
                 size = self.shape[axis.dim]
                 start = axis.start + (size - 1) * axis.step if axis.step < 0 else axis.start
                 axes.append(Range(start, abs(axis.step) if size > 1 else 1, size))
-        sizes = [axis.size for axis in axes]
-        return Box(tuple(axes), tuple(sizes), None)
+        return Box(tuple(axes), tuple([axis.size for axis in axes]), None)
 
     def place(self, values: Any) -> Any:
         """Values of the view's shape with an axis for each of the array's, or with one for all points.

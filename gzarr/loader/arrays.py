@@ -15,9 +15,10 @@ from gzarr.backend import Array as AnyArray
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.reference import ReadJob
 from gzarr.hierarchy.array import Array
-from gzarr.indexing.copies import CopyPlan, Fragments, box_spans, cut_boxes, make_copies, sort_by_chunk
+from gzarr.indexing.copies import CopyPlan, Fragments, box_spans, cut_boxes, make_copies
 from gzarr.indexing.grid import Grid, RegularAxis, nchunks
 from gzarr.indexing.selection import Indices
+from gzarr.indexing.spans import sort_by_chunk
 
 
 def stored_dtype(array: Any) -> np.dtype[Any]:

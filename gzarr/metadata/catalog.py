@@ -108,8 +108,7 @@ class ConsolidatedStore(WrapperStore):
                 parent, _, name = node.rpartition("/")
                 children.setdefault(parent, set()).add(name)
                 node = parent
-        listed = {node: sorted(names) for node, names in children.items()}
-        self._loaded = _Loaded(documents, listed, before, {})
+        self._loaded = _Loaded(documents, {node: sorted(names) for node, names in children.items()}, before, {})
         return documents is not None
 
     def with_documents(self, meta: NodeMeta | None) -> NodeMeta | None:

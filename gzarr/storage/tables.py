@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from tempfile import TemporaryFile
@@ -37,7 +37,7 @@ class ChunkTable:
     places : numpy.ndarray
         Its first byte there, and how many there are, (n, 2) of int64. -1 bytes stand for the whole object.
     inline : mapping
-        Encoded chunks that are in no object, by row.
+        Encoded chunks that are in no object, by row: each an `Inline`.
     padded_nbytes : int
         Shorter chunks are filled up with zeros to this: the last ones of data that are stored without gaps, whose
         elements outside the array are not stored.
@@ -48,7 +48,7 @@ class ChunkTable:
     counts: tuple[int, ...]
     objects: NDArray[np.int32]
     places: NDArray[np.int64]
-    inline: Mapping[int, Inline] = field(default_factory=dict)
+    inline: MutableMapping[int, Any] = field(default_factory=dict)
     padded_nbytes: int = 0
     chains: NDArray[np.uint8] | None = None
 

@@ -280,8 +280,7 @@ def _kept_client(
 def _check_scheme(url: str, scheme: str) -> None:
     fsspec = require("fsspec", "fsspec", f"{without_secrets(url)!r}")
     schemes = [part.split("://")[0].lower() for part in url.split("::") if "://" in part or part.isidentifier()]
-    known = set(fsspec.available_protocols())
-    unknown = [name for name in schemes if name not in known]
+    unknown = [name for name in schemes if name not in fsspec.available_protocols()]
     if unknown:
         raise StoreError(
             f"cannot open {without_secrets(url)!r}: nothing reads {unknown[0]!r}; expected a path, file://, memory://,"

@@ -294,7 +294,6 @@ def _chunk_table(what: InChunks, dtype: np.dtype[Any], codecs: Sequence[Codec]) 
     with reading(what.path), what.library.open_file() as file:
         dataset = file[what.path]
         table = ChunkTable.empty(_counts(what.shape, what.chunks))
-        inline: Any = table.inline
         infos: list[Any] = []
 
         def note_all() -> None:
@@ -306,7 +305,8 @@ def _chunk_table(what: InChunks, dtype: np.dtype[Any], codecs: Sequence[Codec]) 
             table.objects[rows], table.offsets[rows], table.lengths[rows] = 0, offsets[there], sizes[there]
             for odd in np.flatnonzero(there & (masks != 0)).tolist():
                 row = int(coords[odd] @ table.steps)
-                table.objects[row], inline[row] = INLINE, partial(_encoded, what, dtype, codecs, tuple(coords[odd]))
+                table.objects[row] = INLINE
+                table.inline[row] = partial(_encoded, what, dtype, codecs, tuple(coords[odd]))
 
         def note(info: Any) -> None:
             infos.append(info)

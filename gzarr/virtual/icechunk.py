@@ -227,7 +227,6 @@ def _table(
 ) -> ChunkTable:
     """Where the chunks of an array are. Raises: StoreError if a file with virtual chunks has changed."""
     table, key = ChunkTable.empty(counts), encoding.under(path)
-    inline: Any = table.inline
     for coords, kinds, names, offsets, lengths, within in store.collected(store.store.array_chunk_iterator(f"/{path}")):
         is_there = (coords < np.array(counts, np.int64)).all(1)  # others are left of a larger shape
         rows, numbers = coords.astype(np.int64) @ table.steps, np.full(len(kinds), INLINE, np.int32)
@@ -238,7 +237,7 @@ def _table(
         ends = [{names[at]: coords[at].tolist() for at in order} for order in (virtual, virtual[::-1])]
         # Icechunk compares the files with what it has noted of them; it does not tell what that is.
         store.get_many([Request(key(tuple(at)), 0, 1) for end in ends for at in end.values()])
-        inline.update((int(rows[at]), chunk) for at, chunk in within.items() if is_there[at])
+        table.inline.update((int(rows[at]), chunk) for at, chunk in within.items() if is_there[at])
         kept = rows[is_there]
         table.objects[kept], table.places[kept] = numbers[is_there], np.stack([offsets, lengths], 1)[is_there]
     return table

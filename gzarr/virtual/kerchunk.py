@@ -187,9 +187,8 @@ class _KeyColumns:
                     tables[path].objects[rows], tables[path].places[rows] = numbers[objects[chosen]], ends[chosen]
             chunks = list(self._inline.values())
             for path, rows, chosen in self._places("\0".join(self._inline), described) if chunks else ():
-                found: Any = tables[path].inline
                 tables[path].objects[rows] = INLINE
-                found |= {int(row): chunks[at] for row, at in zip(rows, chosen, strict=True)}
+                tables[path].inline.update({int(row): chunks[at] for row, at in zip(rows, chosen, strict=True)})
         return Contents(self._documents, tables, places.objects, {path: one for path, (_, one) in described.items()})
 
     def _places(self, text: str, described: _Described) -> Iterator[tuple[str, Any, Any]]:
@@ -245,8 +244,7 @@ def _rows(text: str, path: str, counts: Coords, encoding: KeyEncoding) -> NDArra
     coords = coords.reshape(n, ndim)
     if not is_plain or (coords >= counts).any():  # some begin with zeros
         return None
-    steps = np.array([prod(counts[axis + 1 :]) for axis in range(ndim)], np.int64)
-    return np.asarray(coords @ steps)
+    return coords @ np.array([prod(counts[axis + 1 :]) for axis in range(ndim)], np.int64)
 
 
 def _is_place(value: Any) -> bool:
@@ -314,7 +312,6 @@ def find_in_parquet(store: Store, key: str, where: str, allowed: Sequence[str]) 
 def _table(store: Store, folder: str, counts: Coords, record_size: int, places: Containers) -> ChunkTable:
     """Where the chunks of an array are."""
     table, n = ChunkTable.empty(counts), prod(counts)
-    inline: Any = table.inline
     for number, start in enumerate(range(0, n, record_size)):
         file = join_path(folder, f"refs.{number}.parq")
         data = store.get_one(Request(file))
@@ -332,7 +329,7 @@ def _table(store: Store, folder: str, counts: Coords, record_size: int, places: 
         table.lengths[rows] = np.where((lengths == 0) & (table.offsets[rows] == 0) & (codes >= 0), -1, lengths)
         for at, raw in found.inline.items():
             if at < len(codes):
-                table.objects[start + at], inline[start + at] = INLINE, raw
+                table.objects[start + at], table.inline[start + at] = INLINE, raw
     return table
 
 

@@ -146,8 +146,7 @@ def image_attributes(
                 tuple(s * (f - 1) / 2 for s, f in zip(scale, steps, strict=True)),
             )
         )
-    count = count_channels(axes, base.shape)
-    channels = _channels(said, count, np.dtype(base.dtype))
+    channels = _channels(said, count_channels(axes, base.shape), np.dtype(base.dtype))
     multiscale = Multiscale(
         axes=axes,
         datasets=tuple(datasets),

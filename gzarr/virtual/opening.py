@@ -161,8 +161,7 @@ def _file(store: Store, key: str) -> Any:
 
 def _find_in_hdf5(store: Store, key: str, allowed: Sequence[str]) -> Contents:
     file = store.files.path(key) if store.files is not None else None
-    beside = None if file is None else (store, "", os.path.dirname(file))  # noqa: PTH120
-    containers = Containers(key, beside, allowed)
+    containers = Containers(key, None if file is None else (store, "", os.path.dirname(file)), allowed)  # noqa: PTH120
     return find_in_hdf5(lambda: open_hdf5(_file(store, key)), store, key, containers.allows)
 
 

@@ -124,8 +124,7 @@ class _References(NamedTuple):
 
     def inline(self, row: int) -> bytes:
         """A chunk that is written into the references."""
-        chunk: Any = self.table.inline[row]
-        return bytes(chunk)
+        return bytes(self.table.inline[row])
 
 
 def _references(array: Array) -> _References:

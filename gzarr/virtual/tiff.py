@@ -245,10 +245,9 @@ def _level(
         read, nbytes = one_by_one(decoder.decoded), int(table.lengths.clip(0).sum())
         stored, chunks = dtype.newbyteorder("<"), Reader(counts, read, nbytes)
     elif codecs and not page.is_tiled:
-        inline: Any = table.inline
         for row in segments.short_rows(table.objects.size):  # the last strip of a page has fewer lines
             if table.objects[row] != MISSING:
-                inline[row] = partial(decoder.encoded, row, int(table.objects[row]), stored, codecs)
+                table.inline[row] = partial(decoder.encoded, row, int(table.objects[row]), stored, codecs)
                 table.objects[row] = INLINE
     form = level.axes, chunk_shape, bool(page.is_tiled), False
     return ImageLevel(shape, stored, *form, codecs or [], chunks, nodata, attributes)
@@ -318,8 +317,7 @@ class _Segments:
         """The rows of a table of so many segments that have fewer lines than the others."""
         if not self._has_rest:
             return []
-        numbers = np.arange(n).reshape(-1, *self.counts)
-        return numbers.take(-1, 1 + self._rows).ravel().tolist()
+        return np.arange(n).reshape(-1, *self.counts).take(-1, 1 + self._rows).ravel().tolist()
 
 
 class _Decoder(NamedTuple):

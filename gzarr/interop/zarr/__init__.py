@@ -128,8 +128,10 @@ class CodecPipeline(BatchedCodecPipeline):
         batch = list(batch_info)
         if self.source is not None and batch:
             try:
-                if not self._write_at_once(batch, value, drop_axes):
-                    await self._in_thread(self._write, batch, value, drop_axes)
+                bound = self.bound()  # which writes a small chunk now, if a thread is likely to begin no sooner
+                is_quick = len(batch) == 1 and bound.is_quickly_written
+                if not (is_quick and bound.write(batch, value, drop_axes, None, only_at_once=True)):
+                    await self._in_thread(partial(bound.write, batch, value, drop_axes))
             except Exception as error:  # noqa: BLE001  # as in `read`
                 _logger.debug("zarr-python writes %r: %s", batch[0][0], error)
             else:
@@ -144,35 +146,22 @@ class CodecPipeline(BatchedCodecPipeline):
             fetched = await bound.fetch(batch)
             if fetched is not None and bound.is_small(batch, out):
                 return bound.read(batch, out, drop_axes, asyncio.get_running_loop(), fetched)
-        await self._in_thread(self._read_now, batch, out, drop_axes, fetched)
+        await self._in_thread(partial(bound.read, batch, out, drop_axes, fetched=fetched))
         return None
-
-    def _read_now(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...], fetched: Any, loop: Any) -> None:
-        self.bound().read(batch, out, drop_axes, loop, fetched)
 
     @property
     def waits(self) -> bool:
         """Whether gzarr knows the array, and its store answers by coroutines that may wait for a server."""
         return self._bound is not None and self.bound().waits
 
-    async def _in_thread(self, function: Callable[..., None], *args: Any) -> None:
-        """Call a function, with the running event loop after its arguments, in a thread."""
+    async def _in_thread(self, function: Callable[..., object]) -> None:
+        """Call a function with the running event loop, in a thread."""
         loop = asyncio.get_running_loop()
         if not self.waits:
-            await asyncio.to_thread(function, *args, loop)
+            await asyncio.to_thread(function, loop)
             return
-        task = partial(copy_context().run, function, *args, loop)
+        task = partial(copy_context().run, function, loop)
         await asyncio.wrap_future(_waiting.future(task, _MAX_WAITING))
-
-    def _write_at_once(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...]) -> bool:
-        """Write a small chunk, if a thread is likely to begin no sooner. Returns: whether that was done."""
-        bound = self.bound()
-        if len(batch) > 1 or not bound.is_quickly_written:
-            return False
-        return bound.write(batch, value, drop_axes, None, only_at_once=True)
-
-    def _write(self, batch: list[Any], value: NDBuffer, drop_axes: tuple[int, ...], loop: Any) -> None:
-        self.bound().write(batch, value, drop_axes, loop)
 
     def bound(self) -> "BoundArray":
         """Return the array as gzarr knows it. Raises: whatever is the reason why gzarr does not know it."""

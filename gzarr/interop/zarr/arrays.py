@@ -223,8 +223,7 @@ class BoundArray:
         basic, key = _basic(io, taken)
         done = basic is not None and basic.write(key, data, keep_empty=keep_empty)
         if not done and not only_at_once:
-            plan = make_plan(taken.selection, io.layout.grid)
-            engine.write((WriteJob(io, plan, data, None, keep_empty),))
+            engine.write((WriteJob(io, make_plan(taken.selection, io.layout.grid), data, None, keep_empty),))
             done = True
         if len(batch) == 1:
             self._note(began)
@@ -362,8 +361,7 @@ def _in_order(specs: tuple[CodecSpec, ...], codecs: Any) -> tuple[CodecSpec, ...
         if isinstance(spec, ShardingCodec):
             order: Any = getattr(codec, "subchunk_write_order", "morton")
             order = "lexicographic" if order == "unordered" else order
-            inner = _in_order(spec.codecs, codec.codecs)
-            spec = replace(spec, codecs=inner, subchunk_write_order=order)  # noqa: PLW2901
+            spec = replace(spec, codecs=_in_order(spec.codecs, codec.codecs), subchunk_write_order=order)  # noqa: PLW2901
         ordered.append(spec)
     return tuple(ordered)
 

@@ -370,7 +370,7 @@ def test_small_chunks_are_read_and_written_without_a_thread_while_that_is_quick(
     array[...] = numbers()
     threads = []
     to_thread = asyncio.to_thread
-    monkeypatch.setattr(asyncio, "to_thread", lambda *args: (threads.append(args[0].__name__), to_thread(*args))[1])
+    monkeypatch.setattr(asyncio, "to_thread", lambda *args: (threads.append(args[0]), to_thread(*args))[1])
     for quick_s in (np.inf, 0):
         monkeypatch.setattr("gzarr.interop.zarr.arrays._QUICK_S", quick_s)
         assert [array[3, i] for i in range(4)] == [51, 52, 53, 54]  # the first decides about the next
