@@ -154,7 +154,7 @@ class RangeSpans(ColumnSpans):
         rows[:] = 0, 0, 0, step, -1, 0, 1, -1, 0
         rows[:, CHUNK] = chunks
         low = chunks * length - start
-        done = low.clip(0) if step == 1 else np.maximum(-(-low // step), 0)
+        done = np.maximum(low if step == 1 else -(-low // step), 0)
         end = low + length
         count = np.minimum(end if step == 1 else -(-end // step), size) - done
         rows[:, COUNT], rows[:, IN_START], rows[:, OUT_START] = count, done * step - low, done
@@ -315,28 +315,32 @@ def _index_rows(indices: Indices, axis: Axis) -> tuple[Indices, Indices]:
         return rows, _NO_LISTS
     rows[:, COUNT] = np.diff(firsts, append=len(indices))
     rows[:, FULL] = _are_full(indices, firsts, rows[:, COUNT], sizes)
-    lists = _add_side(rows, IN_START, inside, firsts, _NO_LISTS)
+    del chunks, indices
+    lists = _set_side(rows, IN_START, inside, firsts, 0)
     rows[:, OUT_START] = firsts
-    return rows, lists if order is None else _add_side(rows, OUT_START, order, firsts, lists)
+    return rows, lists if order is None else np.concatenate(
+        [lists, _set_side(rows, OUT_START, order, firsts, lists.size)]
+    )
 
 
-def _add_side(rows: Indices, column: int, indices: Indices, firsts: Indices, lists: Indices) -> Indices:
-    """Set start, step and list of runs of indices, which begin at ``firsts``. Returns: the lists with those needed.
+def _set_side(rows: Indices, column: int, indices: Indices, firsts: Indices, at: int) -> Indices:
+    """Set start, step and list of runs of indices, which begin at ``firsts``; ``at`` is where their lists begin.
 
-    NumPy and the loop copy evenly spaced elements faster than lists.
+    NumPy and the loop copy evenly spaced elements faster than lists. Returns: the indices, or nothing without lists.
     """
     counts = rows[:, COUNT]
-    steps = np.diff(indices, append=0)
+    steps = np.empty_like(indices)
+    np.subtract(indices[1:], indices[:-1], out=steps[:-1])
     step = np.where(counts > 1, steps[firsts], 1)
     odd = steps != np.repeat(step, counts)
     odd[firsts + counts - 1] = False  # from one run to the next
     listed = np.logical_or.reduceat(odd, firsts) | (step < 1)
     rows[:, column], rows[:, column + 1] = indices[firsts], step
     if not listed.any():
-        return lists
+        return _NO_LISTS
     rows[listed, column : column + 2] = 0
-    rows[listed, column + 2] = firsts[listed] + lists.size
-    return np.concatenate([lists, indices])
+    rows[listed, column + 2] = firsts[listed] + at
+    return indices
 
 
 def _are_full(indices: Indices, firsts: Indices, counts: Indices, sizes: Indices) -> NDArray[np.bool_]:

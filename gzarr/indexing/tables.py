@@ -34,6 +34,8 @@ from gzarr.indexing.spans import (
 
 #: Rows of more spans of an axis (72 bytes each) are made anew for each batch.
 _MAX_KEPT_SPANS = 1 << 14
+#: Tables of no more chunks (72 bytes for each axis) are made once, and cut into batches.
+_MAX_KEPT_CHUNKS = 1 << 10
 
 
 class CopyTable(NamedTuple):
@@ -137,31 +139,41 @@ class BoxBatches:
     npoints = -1
 
     def __init__(self, plan: BoxPlan, objects: Grid, size: int, *, whole: bool = False) -> None:
-        self._axes, self._size = _Axes(plan.axes), size
+        self._axes, self._size, self._run = _Axes(plan.axes), size, size
         self._shape, self._windows = tuple(map(len, plan.axes)), list[Indices]()
         self.nobjects, self.cuts, self.nchunks = 0, 1, plan.nparts
         self.n = -(-self.nchunks // size)
-        if objects is plan.grid:
-            return
-        self._windows = plan.windows(objects)
-        self._shape = tuple(map(len, self._windows))
-        self.nobjects = prod(self._shape)
-        largest = prod([int(windows[:, 2].max()) for windows in self._windows])
-        self.cuts = -(-largest // size)
-        self._run = 1 if whole else max(size // largest, 1)
-        self.n = -(-self.nobjects // self._run) * self.cuts
+        if objects is not plan.grid:
+            self._windows = plan.windows(objects)
+            self._shape = tuple(map(len, self._windows))
+            self.nobjects = prod(self._shape)
+            largest = prod([int(windows[:, 2].max()) for windows in self._windows])
+            self.cuts = -(-largest // size)
+            self._run = 1 if whole else max(size // largest, 1)
+            self.n = -(-self.nobjects // self._run) * self.cuts
+        is_kept = self.nchunks <= _MAX_KEPT_CHUNKS and self.cuts == 1
+        self._kept = self._make(0, prod(self._shape)) if is_kept else None
 
     def table(self, number: int) -> CopyTable:
         """Return a batch by its number."""
-        first = number * self._size
-        if not self._windows:
-            numbers = np.arange(first, min(first + self._size, prod(self._shape)))
-            return CopyTable(*self._axes.rows(np.unravel_index(numbers, self._shape)))
         number, cut = divmod(number, self.cuts)
-        last = min((number + 1) * self._run, self.nobjects)
-        if last - number * self._run == 1:
-            return self._part_of_object(number * self._run, cut)
-        at = np.unravel_index(np.arange(number * self._run, last), self._shape)
+        first, last = number * self._run, min((number + 1) * self._run, prod(self._shape))
+        if self.cuts > 1:
+            return self._part_of_object(first, cut)
+        kept = self._kept
+        if kept is None:
+            return self._make(first, last)
+        if kept.bounds is None or kept.owners is None:
+            return CopyTable(kept.spans[first:last], kept.lists)
+        bounds = kept.bounds[first : last + 1]
+        spans = kept.spans[bounds[0] : bounds[-1]]
+        return CopyTable(spans, kept.lists, None, None, kept.owners[first:last], bounds - bounds[0])
+
+    def _make(self, first: int, last: int) -> CopyTable:
+        """The table of some objects, or of chunks that are objects."""
+        at = np.unravel_index(np.arange(first, last), self._shape)
+        if not self._windows:
+            return CopyTable(*self._axes.rows(at))
         windows = [axis[rows] for axis, rows in zip(self._windows, at, strict=True)]
         counts = reduce(np.multiply, [axis[:, 2] for axis in windows])
         bounds = np.zeros(len(counts) + 1, np.int64)
@@ -187,9 +199,7 @@ class BoxBatches:
         inside = np.unravel_index(np.arange(low, high), counts)
         picked = [numbers + first for (_, first, _), numbers in zip(windows, inside, strict=True)]
         owner = np.array([[at for at, _, _ in windows]])
-        return CopyTable(
-            *self._axes.rows(picked), None, None, owner, np.array([0, high - low]), (self.cuts > 1, self.cuts > 1)
-        )
+        return CopyTable(*self._axes.rows(picked), None, None, owner, np.array([0, high - low]), (True, True))
 
     def parts(self, number: int, table: CopyTable, chunks: Iterable[int]) -> list[Part]:
         """Return some chunks of a batch as parts."""

@@ -99,10 +99,9 @@ class LoopRead:
             sources = found.columns(None if source.in_memory else source.file)
             shards.give_up(number, table, found, self._call(table, sources, items))
             return []
-        encode, prefix = source.keys.encode, source.prefix
-        keys = (prefix + encode(at) for at in table.coords.tolist())
         ranges = None if source.ranges is None else source.ranges.rows(table.coords).columns(str)
-        status = self._call(table, ranges, fetch_items(source.store, keys) if source.in_memory else None)
+        keys = map(source.layout.key, table.coords.tolist()) if source.in_memory else None
+        status = self._call(table, ranges, None if keys is None else fetch_items(source.store, keys))
         if not any(status):
             return []
         parts = self.tables.parts(number, table, [chunk for chunk, left in enumerate(status) if left])

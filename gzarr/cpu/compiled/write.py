@@ -32,7 +32,7 @@ from gzarr.cpu.scratch import lent_scratch
 from gzarr.cpu.threads import share as share_out
 from gzarr.cpu.threads import spread
 from gzarr.errors import CodecError
-from gzarr.indexing.keys import Coords, join_path
+from gzarr.indexing.keys import Coords
 from gzarr.indexing.plan import Groups, Part
 from gzarr.indexing.selection import Indices
 from gzarr.indexing.tables import Batches
@@ -130,8 +130,7 @@ class LoopWrite:
         if batch.shard is not None:
             keys = [self.source.layout.key(batch.shard)]
             return keys, () if self._covers(batch) else keys
-        prefix, encode = join_path(self.source.path, "_")[:-1], self.source.keys.encode
-        keys = [prefix + encode(at) for _, table in batch.tables for at in table.coords.tolist()]
+        keys = [self.source.layout.key(at) for _, table in batch.tables for at in table.coords.tolist()]
         return keys, () if self.target is not None else self._partial(batch, keys)
 
     def _partial(self, batch: _Batch, keys: Sequence[str]) -> list[str]:
