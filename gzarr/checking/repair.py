@@ -21,7 +21,8 @@ from gzarr.layout.chunk_layout import Layout
 from gzarr.metadata.consolidated import consolidate
 from gzarr.metadata.documents import document_key, read_node
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.base import Buffer, Change, Request, Store
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.capabilities import Change
 from gzarr.storage.invalidation import invalidate
 
 Repairable: TypeAlias = Literal["chunks", "leftovers", "consolidated"]

@@ -12,7 +12,8 @@ from operator import not_
 from typing import TypeAlias
 
 from gzarr.profiling.recorder import count_bytes, staged
-from gzarr.storage.base import ANY, Buffer, Change, Conditional, Store, Versioned
+from gzarr.storage.base import Buffer, Store
+from gzarr.storage.capabilities import ANY, Change, Conditional, Versioned
 from gzarr.storage.changing import attempts, given_up
 
 #: Gives the new bytes of some objects of a batch, by their positions; None for those that are now empty. Arguments: the

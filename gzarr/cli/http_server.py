@@ -17,7 +17,7 @@ import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 import gzarr
@@ -37,13 +37,6 @@ _PART_NBYTES = 256 << 10
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _TYPES = {"zarr.json": "application/json", ".zarray": "application/json", ".zgroup": "application/json"}
 _TYPES |= {".zattrs": "application/json", ".zmetadata": "application/json"}
-
-
-class ByteSpan(NamedTuple):
-    """A range of bytes: from the first to before the end."""
-
-    start: int
-    stop: int
 
 
 class StoreServer(ThreadingHTTPServer):
@@ -167,39 +160,36 @@ class _Handler(BaseHTTPRequestHandler):
             if span is not None and span.start >= size:
                 self._send(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {**headers, "Content-Range": f"bytes */{size}"})
                 return True
-            wanted = span or ByteSpan(0, size)
-            first = _first_part(wanted)
-            body = self._read(key, first, token)
+            wanted = range(size) if span is None else span
+            body = self._read(key, wanted[:_PART_NBYTES], token)
             if body is None:
                 continue  # it was replaced or deleted meanwhile
             if span is not None:
                 headers["Content-Range"] = f"bytes {span.start}-{span.stop - 1}/{size}"
             status = HTTPStatus.OK if span is None else HTTPStatus.PARTIAL_CONTENT
-            self._send(status, headers, body, wanted.stop - wanted.start)
+            self._send(status, headers, body, len(wanted))
             if self.command != "HEAD":
-                self._send_rest(key, wanted._replace(start=first.stop), token)
+                self._send_rest(key, wanted[_PART_NBYTES:], token)
             return True
         self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{key} is being replaced all the time")
         return True
 
-    def _send_rest(self, key: str, span: ByteSpan, token: Any) -> None:
+    def _send_rest(self, key: str, span: range, token: Any) -> None:
         """Send what follows the first part of an object."""
-        while span.start < span.stop:
-            part = _first_part(span)
-            body = self._read(key, part, token)
+        for start in range(0, len(span), _PART_NBYTES):
+            body = self._read(key, span[start : start + _PART_NBYTES], token)
             if body is None:
                 self.log_error("%s was replaced while it was sent", key)
                 self.close_connection = True
                 return
             self.wfile.write(host_view(body))
-            span = span._replace(start=part.stop)
 
-    def _read(self, key: str, span: ByteSpan, token: Any) -> Buffer | None:
+    def _read(self, key: str, span: range, token: Any) -> Buffer | None:
         """The bytes of a range, none for HEAD; None if the object has not as many any more or is another version."""
-        if self.command == "HEAD" or span.start == span.stop:
+        if self.command == "HEAD" or not span:
             return b""
-        body = self.server.store.get_one(Request(key, span.start, span.stop - span.start))
-        if body is None or host_view(body).nbytes != span.stop - span.start:
+        body = self.server.store.get_one(Request(key, span.start, len(span)))
+        if body is None or host_view(body).nbytes != len(span):
             return None
         return None if token is not None and token_of(self.server.store, key) != token else body
 
@@ -212,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.NOT_MODIFIED
         return None
 
-    def _span(self, size: int, tag: str | None) -> ByteSpan | None:
+    def _span(self, size: int, tag: str | None) -> range | None:
         """The range that is asked for; None for the whole object, also where several ranges are asked for."""
         match = _RANGE.fullmatch(self.headers.get("Range", "").replace(" ", ""))
         condition = self.headers.get("If-Range")
@@ -220,10 +210,10 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         first, last = match.groups()
         if not first:
-            return ByteSpan(max(size - int(last), 0), size) if int(last) else ByteSpan(size, size)
+            return range(max(size - int(last), 0) if int(last) else size, size)
         if last and int(last) < int(first):
             return None
-        return ByteSpan(int(first), min(int(last) + 1, size) if last else size)
+        return range(int(first), min(int(last) + 1, size) if last else size)
 
     # -- folders ---------------------------------------------------------------------------------------------------
 
@@ -266,11 +256,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD" and size:
             self.wfile.write(host_view(body))
-
-
-def _first_part(span: ByteSpan) -> ByteSpan:
-    """What is read and sent next of a range."""
-    return span._replace(stop=min(span.start + _PART_NBYTES, span.stop))
 
 
 def _names(condition: str, tag: str | None) -> bool:

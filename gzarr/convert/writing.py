@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial, wraps
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Unpack, cast
 
@@ -89,14 +88,10 @@ def of_files(convert: F) -> F:
     def converted(source: Any, dest: Any, **given: Any) -> Any:
         if given.get("on") is not None and isinstance(source, (str, os.PathLike)):
             kept = {name: value for name, value in given.items() if name not in TransferKeywords.__annotations__}
-            given["on"] = _On(given["on"], partial(_again, converted.__module__, converted.__name__, source, kept))
+            given["on"] = _On(given["on"], partial(converted, source, **kept))
         return convert(source, dest, **given)
 
     return cast("F", converted)
-
-
-def _again(module: str, name: str, source: Any, options: dict[str, Any], dest: Any) -> object:
-    return getattr(import_module(module), name)(source, dest, **options)
 
 
 def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -> TransferReport:

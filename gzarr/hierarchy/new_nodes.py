@@ -121,7 +121,6 @@ def _of_array(array: Array, keywords: Mapping[str, Any], *, has_layout: bool) ->
     meta = array.metadata
     made: dict[str, Any] = {
         "chunks": list(array.chunk_sizes) if any(hasattr(a, "lengths") for a in meta.grid) else array.chunks,
-        "shards": _shards_of(meta),
         "fill_value": meta.fill_value,
         "order": array.order,
         "zarr_format": meta.zarr_format,
@@ -129,6 +128,8 @@ def _of_array(array: Array, keywords: Mapping[str, Any], *, has_layout: bool) ->
         "dtype": "string" if meta.data_type.variable == "string" else array.dtype,
         "write_empty_chunks": array.write_empty_chunks,
     }
+    if meta.sharding is not None:
+        made["shards"] = {"shape": meta.object_shape, "index_location": meta.sharding.index_location}
     if meta.data_type.variable == "bytes":
         made["dtype"] = "variable_length_bytes"
     if keywords.get("zarr_format") not in (None, meta.zarr_format):
@@ -153,12 +154,6 @@ def _text_names(data: Any) -> tuple[str, ...]:
     if all(isinstance(name, str) for name in names):
         return names
     raise MetadataError(f"dimension_names: the data's axes have names that are no text, {names}; rename them")
-
-
-def _shards_of(meta: ArrayMeta) -> Any:
-    if meta.sharding is None:
-        return None
-    return {"shape": meta.object_shape, "index_location": meta.sharding.index_location}
 
 
 def _without_overridden(defaults: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:

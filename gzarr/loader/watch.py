@@ -18,7 +18,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.loader.state import differences
 from gzarr.metadata.documents import read_node, shape_key
 from gzarr.metadata.model import ArrayMeta
-from gzarr.storage.base import Versions
+from gzarr.storage.capabilities import Versions
 
 #: Seconds between two looks within an epoch where a look takes as long as a read of a small object.
 EVERY_S = 10.0

@@ -19,16 +19,13 @@ from typing import Any, Literal, Self, TypeVar
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.errors.escaping import escaped
 from gzarr.storage.capabilities import (
-    ANY,
     Buffer,
     Change,
     Conditional,
     Files,
-    Readable,
     Request,
     Segments,
     Target,
-    Versioned,
     Versions,
     host_view,
 )
@@ -36,25 +33,7 @@ from gzarr.storage.locks import document_lock, key_locks, node_lock, while_locke
 from gzarr.storage.rules import check_move
 from gzarr.storage.tables import Tables
 
-__all__ = [
-    "ANY",
-    "Buffer",
-    "Change",
-    "Conditional",
-    "Files",
-    "R",
-    "Readable",
-    "Request",
-    "Segments",
-    "Store",
-    "T",
-    "Target",
-    "Versioned",
-    "Versions",
-    "host_view",
-    "token_of",
-    "tokens_of",
-]
+__all__ = ["Buffer", "R", "Request", "Store", "T", "Target", "host_view", "token_of", "tokens_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")

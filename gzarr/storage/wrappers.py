@@ -12,18 +12,8 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from gzarr.errors import ReplacedError, StoreError
-from gzarr.storage.base import Store
-from gzarr.storage.capabilities import (
-    Buffer,
-    Change,
-    Conditional,
-    Files,
-    Request,
-    TokensBy,
-    Versioned,
-    Versions,
-    host_view,
-)
+from gzarr.storage.base import Store, host_view
+from gzarr.storage.capabilities import Buffer, Change, Conditional, Files, Request, TokensBy, Versioned, Versions
 from gzarr.storage.rules import cut
 
 

@@ -64,7 +64,7 @@ def array_document(
     """
     data_type = parse_dtype(dtype)
     if not data_type.variable:
-        codecs = [_bytes_codec(np.dtype(dtype)), *codecs]
+        codecs = [codec("bytes", endian="big" if ">" in _orders(np.dtype(dtype)) else "little"), *codecs]
     if order is not None:
         codecs = [codec("transpose", order=list(order)), *codecs]
     rest = dict(attributes or {})
@@ -87,21 +87,14 @@ def array_document(
     return dump_json(document, 0, "attributes")
 
 
-def _bytes_codec(dtype: np.dtype[Any]) -> Codec:
-    """The codec that gives elements their byte order. Of structured types, all fields have one."""
-    orders = {part.byteorder for part in _parts(dtype) if part.itemsize > 1 and part.kind not in "SV"}
-    return codec("bytes", endian="big") if ">" in orders else codec("bytes", endian="little")
-
-
-def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
+def _orders(dtype: np.dtype[Any]) -> set[str]:
+    """The byte orders of a dtype, or of its fields: "<", ">" or both; none for single bytes."""
     if dtype.fields is None:
-        return [dtype.base]
-    return [part for field in dtype.fields.values() for part in _parts(field[0])]
+        return {dtype.base.str[0]} - {"|"}
+    return set().union(*(_orders(field[0]) for field in dtype.fields.values()))
 
 
 def has_one_order(dtype: np.dtype[Any]) -> bool:
     """Whether the codec "bytes" can describe a dtype: packed, and of one byte order."""
-    parts = _parts(dtype)
-    orders = {part.newbyteorder("S").byteorder for part in parts if part.itemsize > 1 and part.kind not in "SV"}
     packed = dtype.fields is None or np.dtype([(name, dtype.fields[name][0]) for name in dtype.names or ()]) == dtype
-    return len(orders) <= 1 and packed
+    return len(_orders(dtype)) <= 1 and packed

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from gzarr.copying.sources import reading
 from gzarr.errors import CopyError, MetadataError, MissingExtraError, ReplacedError, StoreError
+from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import Coords, KeyEncoding, join_path
-from gzarr.metadata.documents import read_node
+from gzarr.metadata import v2, v3
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Request, Store, host_view, token_of
 from gzarr.storage.extras import have, require
-from gzarr.storage.memory import MemoryStore
 from gzarr.storage.rules import DOCUMENTS
 from gzarr.virtual.places import Containers
 from gzarr.virtual.store import Contents, LazyTables
@@ -254,29 +254,17 @@ def _is_place(value: Any) -> bool:
     return all(type(number) is int and 0 <= number < 1 << 63 for number in value[1:])
 
 
-class _Documents(MemoryStore):
-    """Documents that errors call by the name of what they are from."""
-
-    def __init__(self, documents: Mapping[str, bytes], name: str) -> None:
-        super().__init__(dict(documents), read_only=True)
-        self._name = name
-
-    def __str__(self) -> str:
-        return self._name
-
-
 def described_arrays(documents: Mapping[str, bytes], name: str) -> Iterator[tuple[str, tuple[Coords, KeyEncoding]]]:
     """For every array its path, the number of chunks along each axis, and how it names them.
 
     name: what errors call the documents. Raises: MetadataError.
     """
-    store = _Documents(documents, name)
-    for key in documents:
-        path, _, name = key.rpartition("/")
-        if name in (".zarray", "zarr.json"):
-            meta = read_node(store, path, 2 if name == ".zarray" else 3)
-            if isinstance(meta, ArrayMeta):
-                yield path, (tuple(axis.nchunks for axis in meta.grid), meta.keys)
+    parsers = {".zarray": v2.parse_array_bytes, "zarr.json": v3.parse_bytes}
+    for key, document in documents.items():
+        path, _, last = key.rpartition("/")
+        meta = parsers[last](document, f"{name}: {escaped(key)}") if last in parsers else None
+        if isinstance(meta, ArrayMeta):
+            yield path, (tuple(axis.nchunks for axis in meta.grid), meta.keys)
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------

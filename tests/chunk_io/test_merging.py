@@ -13,7 +13,7 @@ from benchmarks.s3.server import S3Server
 from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.storage import CountingStore, ObjectStore, Request, SQLiteStore, Store, WrapperStore, changing, open_store
-from gzarr.storage.base import ANY, Change, Conditional
+from gzarr.storage.capabilities import ANY, Change, Conditional
 from gzarr.storage.wrappers import ForwardedConditional
 from tests.support.servers import options_of
 

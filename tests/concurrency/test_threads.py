@@ -24,7 +24,7 @@ from gzarr.concurrency import Pool, Turns, run_in_threads
 from gzarr.config import config
 from gzarr.cpu import threads as cpu_threads
 from gzarr.storage import LocalStore, MemoryStore, Request, Store, locks
-from gzarr.storage.base import Versions
+from gzarr.storage.capabilities import Versions
 from gzarr.storage.wrappers import ForwardedVersions
 
 N_THREADS = 16

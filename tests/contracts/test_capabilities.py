@@ -29,7 +29,7 @@ from gzarr.storage import (
     read_only,
     synchronized,
 )
-from gzarr.storage.base import Buffer, Change, Conditional, Files, Versioned, Versions, host_view
+from gzarr.storage.capabilities import Buffer, Change, Conditional, Files, Versioned, Versions, host_view
 from gzarr.storage.wrappers import ForwardedConditional, ForwardedVersions
 from tests.contracts.stores import MAKERS
 

@@ -15,7 +15,8 @@ import gzarr
 from gzarr.errors import ReadOnlyError, ReplacedError, StoreError
 from gzarr.storage import MemoryStore, Request, SQLiteStore, Store, ZipStore, rules
 from gzarr.storage import read_only as read_only_view
-from gzarr.storage.base import ANY, Change, Conditional, token_of
+from gzarr.storage.base import token_of
+from gzarr.storage.capabilities import ANY, Change, Conditional
 from gzarr.storage.changing import change_object
 from gzarr.storage.coalesce import get_coalesced
 from gzarr.storage.rules import is_allowed

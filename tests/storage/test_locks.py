@@ -21,7 +21,7 @@ import gzarr
 from gzarr.concurrency import Pool, is_held_here, new_lock
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage import LocalStore, MemoryStore, SQLiteStore, Store, WrapperStore, changing, locks, read_only
-from gzarr.storage.base import Buffer, Change, Conditional
+from gzarr.storage.capabilities import Buffer, Change, Conditional
 from gzarr.storage.changing import change_object
 from gzarr.storage.file_holding import Holding
 from gzarr.storage.locks import entering, key_locks

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from gzarr.storage import LocalStore, Request, SQLiteStore, Store, ZipStore
-from gzarr.storage.base import ANY, Change
+from gzarr.storage.capabilities import ANY, Change
 from gzarr.storage.coalesce import get_coalesced
 from tests.contracts.stores import MAKERS
 

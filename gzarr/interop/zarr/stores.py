@@ -15,7 +15,8 @@ from zarr.core.sync import _get_loop
 
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.storage import LocalStore
-from gzarr.storage.base import Buffer, Change, Request, Store, Versions
+from gzarr.storage.base import Buffer, Request, Store
+from gzarr.storage.capabilities import Change, Versions
 from gzarr.storage.foreign import ZarrStore
 
 #: Settings of zarr-python's arrays that say which ranges of bytes are fetched together.

@@ -14,7 +14,7 @@ from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.storage import LocalStore, MemoryStore, Store
-from gzarr.storage.base import Versions
+from gzarr.storage.capabilities import Versions
 from gzarr.storage.local_files import WRITTEN
 from gzarr.storage.wrappers import ForwardedVersions
 from tests.cpu.compiled.looping import Watched
