@@ -10,18 +10,10 @@ from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.keywords import GroupKeywords, OpenMode
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
+from gzarr.images.ome import plate_documents
 from gzarr.images.ome.documents import Version, change_ome, field_of, ome_of, place_name, version_of, zarr_format_of
 from gzarr.images.ome.faults import Notes
-from gzarr.images.ome.plate_documents import (
-    Acquisition,
-    Field,
-    PlateDocument,
-    check_name,
-    new_acquisitions,
-    new_names,
-    parse_plate,
-    parse_well,
-)
+from gzarr.images.ome.plate_documents import Acquisition, Field, PlateDocument
 
 
 class Well(Sequence[Image]):
@@ -57,7 +49,7 @@ class Well(Sequence[Image]):
     def fields(self) -> tuple[Field, ...]:
         """Paths of the images, and which acquisition each is of."""
         notes = Notes(str(self.group.store_path))
-        return parse_well(ome_of(self.group).get("well"), notes, field_of(self.group, "well"))
+        return plate_documents.parse_well(ome_of(self.group).get("well"), notes, field_of(self.group, "well"))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -106,7 +98,7 @@ class Plate(Mapping[str, Well]):
         if "plate" not in found:
             kind = "an image: use open_image" if "multiscales" in found else "no plate: its attributes have none"
             raise MetadataError(f"{where} is {kind}")
-        return parse_plate(found["plate"], Notes(where), field_of(self.group, "plate"))
+        return plate_documents.parse_plate(found["plate"], Notes(where), field_of(self.group, "plate"))
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -205,7 +197,7 @@ class Plate(Mapping[str, Well]):
         well = f"{row}/{column}"
         taken = {one.path for one in self[well].fields} if well in document.wells else set()
         name = next(str(n) for n in range(len(taken) + 1) if str(n) not in taken) if field is None else field
-        check_name(name, "field")
+        plate_documents.check_name(name, "field")
         image = create_image(self.group, data, path=f"{well}/{name}", version=self.version, **options)
         self._list(well, Field(name, acquisition))
         return image
@@ -218,13 +210,14 @@ class Plate(Mapping[str, Well]):
 
         def in_well(found: dict[str, Any]) -> dict[str, Any]:
             document = found.get("well", {"images": []})
-            fields[:] = [one for one in parse_well(document, notes, "well") if one.path != field.path] + [field]
+            listed = plate_documents.parse_well(document, notes, "well")
+            fields[:] = [*(one for one in listed if one.path != field.path), field]
             own = {"version": "0.4"} if version == "0.4" else {}
             return {**found, "well": {**document, "images": [one.to_json() for one in fields], **own}}
 
         def in_plate(found: dict[str, Any]) -> dict[str, Any]:
             same = sum(one.acquisition == field.acquisition for one in fields)
-            document = parse_plate(found.get("plate"), notes, "plate")
+            document = plate_documents.parse_plate(found.get("plate"), notes, "plate")
             document = document.with_field(well, field.acquisition, len(fields), same)
             return {**found, "plate": document.to_json(version)}
 
@@ -298,9 +291,9 @@ def create_plate(
     """
     zarr_format = zarr_format_of(version)
     document = PlateDocument(
-        rows=new_names(rows, "rows", letters=True),
-        columns=new_names(columns, "columns", letters=False),
-        acquisitions=new_acquisitions(acquisitions),
+        rows=plate_documents.new_names(rows, "rows", letters=True),
+        columns=plate_documents.new_names(columns, "columns", letters=False),
+        acquisitions=plate_documents.new_acquisitions(acquisitions),
         name=name,
     )
     group = create_group(store, overwrite=overwrite, path=path, zarr_format=zarr_format, device=device, **kwargs)

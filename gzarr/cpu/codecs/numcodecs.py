@@ -10,16 +10,7 @@ import numpy as np
 from gzarr.codecs.numcodecs import NumcodecsCodec, TrustedPickleCodec
 from gzarr.codecs.registry import to_numcodecs
 from gzarr.codecs.spec import ArrayRepr, BytesRepr, Codec, Step
-from gzarr.cpu.codecs.compressors import (
-    DECODERS,
-    DEFLATE_LEVELS,
-    GZIP,
-    ZLIB,
-    blosc_encoder,
-    deflate_encoder,
-    lzma_decoder,
-    most_decoded,
-)
+from gzarr.cpu.codecs import compressors
 from gzarr.cpu.codecs.objects import as_objects, json_decoder, msgpack_decoder, vlen_decoder
 from gzarr.cpu.codecs.per_chunk import Bytes, Function, as_bytes, per_chunk, reinterpret, wrong_size
 from gzarr.errors import CodecError
@@ -52,7 +43,8 @@ def _refuse_pickle(_: Any) -> NoReturn:
 def _functions(spec: NumcodecsCodec, codec: Any, step: Step) -> tuple[Function, Function]:
     decoded, encoded = step.decoded, step.encoded
     if spec.kind == "bytes_bytes":
-        return _bytes_decoder(spec, codec, decoded.nbytes, most_decoded(step)), _bytes_encoder(spec, codec, decoded)
+        decode = _bytes_decoder(spec, codec, decoded.nbytes, compressors.most_decoded(step))
+        return decode, _bytes_encoder(spec, codec, decoded)
     if isinstance(decoded, BytesRepr):
         return _generic_decoder(spec.name, codec, decoded.nbytes), lambda data: as_bytes(codec.encode(_uint8(data)))
     if isinstance(encoded, ArrayRepr):
@@ -78,9 +70,9 @@ def _contiguous(array: Array, dtype: np.dtype[Any]) -> Array:
 
 def _bytes_decoder(spec: NumcodecsCodec, codec: Any, expected: int | None, most: int | None) -> Function:
     if spec.id == "lzma":
-        return lzma_decoder(expected, spec.configuration(), most)
-    if spec.id in DECODERS:
-        return DECODERS[spec.id](expected, most)
+        return compressors.lzma_decoder(expected, spec.configuration(), most)
+    if spec.id in compressors.DECODERS:
+        return compressors.DECODERS[spec.id](expected, most)
     if spec.id == "fletcher32" and expected == 0:
         return _empty_fletcher32
     return _generic_decoder(spec.name, codec, expected)
@@ -104,9 +96,9 @@ def _generic_decoder(name: str, codec: Any, expected: int | None) -> Function:
 
 def _bytes_encoder(spec: NumcodecsCodec, codec: Any, decoded: Any) -> Function:
     if spec.id == "blosc":
-        return blosc_encoder(codec, decoded.itemsize)
-    if spec.id in ("gzip", "zlib") and codec.level in DEFLATE_LEVELS:
-        return deflate_encoder(GZIP if spec.id == "gzip" else ZLIB, codec.level)
+        return compressors.blosc_encoder(codec, decoded.itemsize)
+    if spec.id in ("gzip", "zlib") and codec.level in compressors.DEFLATE_LEVELS:
+        return compressors.deflate_encoder(compressors.GZIP if spec.id == "gzip" else compressors.ZLIB, codec.level)
     if spec.id == "fletcher32":
         # numcodecs cannot sum an empty buffer; both its sums are zero
         return lambda data: as_bytes(codec.encode(_uint8(data))) if len(data) else bytes(4)

@@ -19,7 +19,7 @@ from gzarr.codecs.nvcomp import PREFIX
 from gzarr.codecs.spec import BytesRepr, CodecSpec, Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.compiled import library
-from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs import checksums, transfers
 from gzarr.gpu.codecs import envelopes as env
 from gzarr.gpu.codecs.batch import (
     ALIGNMENT,
@@ -36,18 +36,6 @@ from gzarr.gpu.codecs.batch import (
     refuse,
 )
 from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes, Stored
-from gzarr.gpu.codecs.transfers import (
-    ROOM,
-    Piece,
-    byte_ranges,
-    compress,
-    copy_pieces,
-    decode_on_host,
-    decompress,
-    new_rows,
-    new_slots,
-    upload_tables,
-)
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.profiling.recorder import stage
@@ -183,14 +171,14 @@ def _decoder(form: Format, step: Step, device: Device) -> Decoder | str:
         source, encoded = batch.offsets[here] + form.header, batch.sizes[here] - form.header - form.trailer
         sizes = expected[here]
         source = context.device.address(batch.staging_buffer) + source
-        rows, places = new_rows(context, len(batch), stride)
+        rows, places = transfers.new_rows(context, len(batch), stride)
         chunks = Chunks(rows, places, nbytes, rows if stride == nbytes else None)
         target = chunks.addresses[here]
-        decompress(context, name, form.decoder, here, (source, encoded, target, sizes))
+        transfers.decompress(context, name, form.decoder, here, (source, encoded, target, sizes))
         if form.stored is not None:
             which, stored = form.stored(batch.host, batch.offsets[here], batch.sizes[here])
             checksums.expect(context, name, form.checksum, here[which], (target[which], sizes[which]), stored)
-        decode_on_host(context, name, batch, chunks, np.flatnonzero(~usual), on_host)
+        transfers.decode_on_host(context, name, batch, chunks, np.flatnonzero(~usual), on_host)
         return chunks
 
     return decode
@@ -231,10 +219,10 @@ def _typesize(step: Step, nbytes: int) -> int:
 
 def _enveloped(context: BatchContext, name: str, batch: Chunks | Encoded, envelope: Envelope, typesize: int) -> Encoded:
     """Compress each chunk into a slot, and put the envelope around the stream there."""
-    n, (source, nbytes), cut = len(batch), byte_ranges(batch), envelope.cut
+    n, (source, nbytes), cut = len(batch), transfers.byte_ranges(batch), envelope.cut
     head, tail = len(envelope.head), (4 if envelope.checksum else 0) + len(envelope.tail)
-    front, behind = max(head - cut.header, 0), max(tail - cut.trailer, 0) + ROOM
-    slots = new_slots(context, envelope.encoder, n, int(nbytes.max()), front, behind)
+    front, behind = max(head - cut.header, 0), max(tail - cut.trailer, 0) + transfers.ROOM
+    slots = transfers.new_slots(context, envelope.encoder, n, int(nbytes.max()), front, behind)
     pending = checksums.queue(context, envelope.checksum, source, nbytes) if envelope.checksum else None
     unfinished = pending is not None and not pending.is_finished
 
@@ -245,12 +233,12 @@ def _enveloped(context: BatchContext, name: str, batch: Chunks | Encoded, envelo
         return [*pieces, context.device.xp.ascontiguousarray(starts)] if cut.start else pieces
 
     ranges, encoder = (source, nbytes), envelope.encoder
-    sizes, downloaded = compress(context, name, encoder, np.arange(n), ranges, slots, typesize, wanted)
+    sizes, downloaded = transfers.compress(context, name, encoder, np.arange(n), ranges, slots, typesize, wanted)
     if cut.start:
         _check_cut(name, envelope, downloaded[-1], sizes)
     streams, sizes = slots.addresses + cut.header, sizes - cut.header - cut.trailer
     ends = streams + sizes
-    pieces: list[Piece] = [_constant(context, envelope.head, streams - head)] if head else []
+    pieces: list[transfers.Piece] = [_constant(context, envelope.head, streams - head)] if head else []
     if pending is not None:
         checksums.expect_computed(context, name, pending, np.arange(n))
         sums = checksums.store(context, pending, downloaded[0] if unfinished else None, envelope.order)
@@ -258,8 +246,8 @@ def _enveloped(context: BatchContext, name: str, batch: Chunks | Encoded, envelo
     if envelope.tail:
         pieces.append(_constant(context, envelope.tail, ends + tail - len(envelope.tail)))
     if pieces:
-        copy_pieces(context, pieces)
-    return Encoded(slots.rows, streams - head, head + sizes + tail, ROOM)
+        transfers.copy_pieces(context, pieces)
+    return Encoded(slots.rows, streams - head, head + sizes + tail, transfers.ROOM)
 
 
 def _check_cut(name: str, envelope: Envelope, starts: NDArray[np.uint8], sizes: Table) -> None:
@@ -269,9 +257,9 @@ def _check_cut(name: str, envelope: Envelope, starts: NDArray[np.uint8], sizes: 
     refuse(name, bad, lambda _: f"nvCOMP made a {envelope.encoder} member that is not understood")
 
 
-def _constant(context: BatchContext, data: bytes, targets: Table) -> Piece:
+def _constant(context: BatchContext, data: bytes, targets: Table) -> transfers.Piece:
     """The same bytes at many places."""
-    (at,) = upload_tables(context, np.frombuffer(data, np.uint8))
+    (at,) = transfers.upload_tables(context, np.frombuffer(data, np.uint8))
     return np.full(targets.size, at, np.int64), targets, np.full(targets.size, len(data), np.int64)
 
 

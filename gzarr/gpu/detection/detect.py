@@ -7,18 +7,7 @@ import importlib.util
 import re
 
 from gzarr.errors import DeviceError
-from gzarr.gpu.detection.driver import (
-    CUDAS,
-    ask_driver,
-    cuda_of_cupy,
-    cupys,
-    extra,
-    fitting_cuda,
-    install_command,
-    installed,
-    misfit,
-    per_cuda,
-)
+from gzarr.gpu.detection import driver as drivers
 
 #: First CuPy with wheels for CUDA 13 that KvikIO accepts; first KvikIO with the interface used here.
 CUPY_VERSION, KVIKIO_VERSION = (14, 0, 1), (26, 10)
@@ -26,7 +15,7 @@ CUPY_VERSION, KVIKIO_VERSION = (14, 0, 1), (26, 10)
 KVIKIOS = ("kvikio-cu12", "kvikio-cu13", "kvikio")
 #: What drives a GPU, besides CuPy.
 _DRIVING = (
-    *("nvidia-libnvcomp-cu12", "nvidia-libnvcomp-cu13", *(cuda.nvrtc for cuda in CUDAS.values())),
+    *("nvidia-libnvcomp-cu12", "nvidia-libnvcomp-cu13", *(cuda.nvrtc for cuda in drivers.CUDAS.values())),
     *("numpy", "numcodecs"),
 )
 
@@ -36,7 +25,7 @@ def find_problems(*, kvikio: bool = False) -> list[str]:
 
     kvikio: whether files will be read with KvikIO, which nothing else needs.
     """
-    problems = [ask_driver().problem, _gpu_problem(), _cupy_problem(), _nvcomp_problem()]
+    problems = [drivers.ask_driver().problem, _gpu_problem(), _cupy_problem(), _nvcomp_problem()]
     if not any(problems[:3]):
         problems.append(_nvrtc_problem())
     if kvikio and (lacks := kvikio_problem()):
@@ -51,37 +40,38 @@ def find_missing() -> str | None:
 
 def versions() -> dict[str, str]:
     """Versions of the installed packages that drive a GPU."""
-    return {**cupys(), **installed(*_DRIVING)}
+    return {**drivers.cupys(), **drivers.installed(*_DRIVING)}
 
 
 def _gpu_problem() -> str:
-    if ask_driver().problem or fitting_cuda() is not None:
+    if drivers.ask_driver().problem or drivers.fitting_cuda() is not None:
         return ""
-    major, minor = CUDAS[min(CUDAS)].capability
+    major, minor = drivers.CUDAS[min(drivers.CUDAS)].capability
     return f"the GPU is too old: compute capability {major}.{minor} or newer is needed"
 
 
 def _cupy_problem() -> str:
-    there = cupys()
+    there = drivers.cupys()
     listed = ", ".join(f"{name} {has}" for name, has in there.items())
     if len(there) > 1:
         text = f"several packages have installed CuPy, one over the other ({listed})"
-        return f"{text}: pip uninstall {' '.join(there)}, then {install_command()}"
-    cuda = cuda_of_cupy()
+        return f"{text}: pip uninstall {' '.join(there)}, then {drivers.install_command()}"
+    cuda = drivers.cuda_of_cupy()
     if there and cuda is None and "cupy" not in there:
-        return f"CuPy is built for another CUDA ({listed}): pip uninstall {' '.join(there)}, then {install_command()}"
+        remedy = f"pip uninstall {' '.join(there)}, then {drivers.install_command()}"
+        return f"CuPy is built for another CUDA ({listed}): {remedy}"
     if importlib.util.find_spec("cupy") is None:
-        return f"CuPy is missing: {install_command()}"
-    if cuda is not None and (problem := misfit("CuPy", cuda, list(there))):
+        return f"CuPy is missing: {drivers.install_command()}"
+    if cuda is not None and (problem := drivers.misfit("CuPy", cuda, list(there))):
         return problem
-    return _too_old("CuPy", "".join(there.values()), CUPY_VERSION, install_command())
+    return _too_old("CuPy", "".join(there.values()), CUPY_VERSION, drivers.install_command())
 
 
 def _nvcomp_problem() -> str:
     from gzarr.gpu.device import nvcomp
 
     try:
-        return misfit("nvCOMP", nvcomp.cuda(), list(per_cuda("nvidia-libnvcomp-cu{}")))
+        return drivers.misfit("nvCOMP", nvcomp.cuda(), list(drivers.per_cuda("nvidia-libnvcomp-cu{}")))
     except DeviceError as error:
         return str(error)  # says what was found where, and the extra
 
@@ -93,17 +83,17 @@ def _nvrtc_problem() -> str:
 
         release = int(nvrtc.getVersion()[0])
     except Exception as error:  # noqa: BLE001 - CuPy has errors of its own if it does not find the library
-        return f"CuPy finds no NVRTC, which compiles kernels ({str(error)[:80]}): {install_command()}"
-    return misfit("NVRTC", release, list(installed(*(cuda.nvrtc for cuda in CUDAS.values()))))
+        return f"CuPy finds no NVRTC, which compiles kernels ({str(error)[:80]}): {drivers.install_command()}"
+    return drivers.misfit("NVRTC", release, list(drivers.installed(*(cuda.nvrtc for cuda in drivers.CUDAS.values()))))
 
 
 def kvikio_problem() -> str:
     """What KvikIO lacks, with the remedy, or ""."""
-    name = extra()
+    name = drivers.extra()
     remedy = f"pip install 'gzarr[{name}]' and pip install --no-deps 'kvikio-{name[:2]}{name[4:]}==26.10.*'"
     if importlib.util.find_spec("kvikio") is None:
         return f"KvikIO is missing: {remedy}"
-    return _too_old("KvikIO", next(iter(installed(*KVIKIOS).values()), ""), KVIKIO_VERSION, remedy)
+    return _too_old("KvikIO", next(iter(drivers.installed(*KVIKIOS).values()), ""), KVIKIO_VERSION, remedy)
 
 
 def _too_old(name: str, has: str, needed: tuple[int, ...], remedy: str) -> str:

@@ -26,20 +26,10 @@ from gzarr.cpu.backend import Owned, owned_by
 from gzarr.cpu.codecs.nvcomp import installed
 from gzarr.cpu.scratch import measured
 from gzarr.errors import DeviceError
-from gzarr.gpu.device import emulated_cupy, emulated_streams, hostbuild
+from gzarr.gpu.device import emulated_cupy, emulated_streams, hostbuild, nvcomp_tables
 from gzarr.gpu.device.emulated_arrays import EmulatedArray, address_of, allocated, host_of, view
 from gzarr.gpu.device.emulated_streams import EmulatedStream
 from gzarr.gpu.device.memory import Arena, Staging
-from gzarr.gpu.device.nvcomp_tables import (
-    CODECS,
-    bound_compress_temp_nbytes,
-    check_batch,
-    check_capacity,
-    check_compression,
-    compress_alignment,
-    compress_options,
-    decompress_temp_nbytes,
-)
 from gzarr.gpu.device.protocol import Checksums, Device, Outcome, Table
 from gzarr.profiling import transfers
 from gzarr.storage.extras import require
@@ -255,7 +245,7 @@ class EmulatedDevice(Device):
         self.launches.append(decoder)
         check_call(decoder, source, target, capacity)
         self.empty(4 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
-        self.empty(decompress_temp_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
+        self.empty(nvcomp_tables.decompress_temp_nbytes(decoder, source.size, int(capacity.max()), int(capacity.sum())))
         outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.int64)))
         statuses, sizes = map(_host, outcome)
         decode = _DECODE[decoder]
@@ -279,16 +269,16 @@ class EmulatedDevice(Device):
         """Encode one chunk after the other. Raises: DeviceError for calls that nvCOMP refuses, or that are unsafe."""
         self.launches.append(f"compress {encoder}")
         largest = int(nbytes.max(initial=0))
-        check_compression(encoder, source.size, largest)
-        check_capacity(encoder, largest, capacity)
-        compress_options(encoder, typesize)
-        alignment = compress_alignment(encoder, typesize)
+        nvcomp_tables.check_compression(encoder, source.size, largest)
+        nvcomp_tables.check_capacity(encoder, largest, capacity)
+        nvcomp_tables.compress_options(encoder, typesize)
+        alignment = nvcomp_tables.compress_alignment(encoder, typesize)
         _check_alignment(encoder, "a chunk", source, alignment.input)
         _check_alignment(encoder, "an output", target, alignment.output)
         if (nbytes % typesize).any():
             raise DeviceError(f"{encoder}: a chunk is no whole number of {typesize} bytes (nvCOMP status 20)")
         self.empty(3 * source.nbytes)  # memory for the tables, and for nvCOMP's scratch
-        self.empty(bound_compress_temp_nbytes(encoder, source.size, largest))
+        self.empty(nvcomp_tables.bound_compress_temp_nbytes(encoder, source.size, largest))
         outcome = Outcome(self.upload(np.zeros(source.size, np.int32)), self.upload(np.zeros(source.size, np.uint64)))
         statuses, sizes = map(_host, outcome)
         for i, (src, n, dst) in enumerate(zip(source.tolist(), nbytes.tolist(), target.tolist(), strict=True)):
@@ -297,7 +287,7 @@ class EmulatedDevice(Device):
             except Exception:  # noqa: BLE001  any library's complaint
                 statuses[i] = _NOT_COMPRESSED
                 continue
-            room = CODECS[encoder].compress_bound(n)
+            room = nvcomp_tables.CODECS[encoder].compress_bound(n)
             if len(data) > room:
                 raise DeviceError(f"{encoder}: {n} bytes became {len(data)}, above the {room} that nvCOMP allows")
             ctypes.memmove(dst, data, len(data))
@@ -336,9 +326,9 @@ def _host(array: Any) -> NDArray[Any]:
 
 def check_call(decoder: str, source: Table, target: Table, capacity: Table) -> None:
     """Refuse what nvCOMP refuses. Raises: DeviceError."""
-    check_batch(decoder, source.size, int(capacity.max(initial=0)))
-    _check_alignment(decoder, "a stream", source, CODECS[decoder].alignment.input)
-    _check_alignment(decoder, "an output", target, CODECS[decoder].alignment.output)
+    nvcomp_tables.check_batch(decoder, source.size, int(capacity.max(initial=0)))
+    _check_alignment(decoder, "a stream", source, nvcomp_tables.CODECS[decoder].alignment.input)
+    _check_alignment(decoder, "an output", target, nvcomp_tables.CODECS[decoder].alignment.output)
 
 
 def _check_alignment(codec: str, what: str, addresses: Table, need: int) -> None:

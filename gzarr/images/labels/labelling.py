@@ -17,27 +17,7 @@ from gzarr.cpu.threads import thread_count
 from gzarr.display.progress import ProgressLike
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.blocks import BlockGrid
-from gzarr.images.labels.components import (
-    Pairs,
-    choose_block,
-    face_of,
-    first_of_each,
-    first_places,
-    shifts_by_step,
-    side_of,
-    touching,
-)
-from gzarr.images.labels.numbering import (
-    BlockMethod,
-    LabelledBlock,
-    LabelOutput,
-    LabelRequest,
-    LabelSource,
-    find_output,
-    find_source,
-    label_recipe,
-    number_blocks,
-)
+from gzarr.images.labels import components, numbering
 from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.images.pyramid.recipes import Recipe
 from gzarr.images.tasks import limit_of
@@ -127,20 +107,22 @@ def label(
            [1, 0, 0],
            [0, 0, 3]], dtype=uint8)
     """
-    source = find_source(mask, device, max_device_nbytes)
+    source = numbering.find_source(mask, device, max_device_nbytes)
     max_nbytes = left_nbytes(source.backend, max_nbytes, max_device_nbytes)
     shape = tuple(source.array.shape)
     if np.dtype(source.array.dtype).kind not in "biufc":
         raise ValueError(f"{source.name}: a mask has numbers, got {source.array.dtype}")
     made = _structure(len(shape), connectivity, structure, source.spatial)
     run = identify("label", resume, inputs={"mask": source.array}, arguments={"structure": made.tolist()})
-    recipe = label_recipe("label", resume, part, max_nbytes=max_nbytes, progress=progress, on=on, run=run)
-    request = LabelRequest(recipe, out, shape)
-    output = find_output(request, source)
-    return number_blocks(request, source, output, _method(source, output, made, recipe))
+    recipe = numbering.label_recipe("label", resume, part, max_nbytes=max_nbytes, progress=progress, on=on, run=run)
+    request = numbering.LabelRequest(recipe, out, shape)
+    output = numbering.find_output(request, source)
+    return numbering.number_blocks(request, source, output, _method(source, output, made, recipe))
 
 
-def _method(source: LabelSource, output: LabelOutput, structure: NDArray[np.bool_], recipe: Recipe) -> BlockMethod:
+def _method(
+    source: numbering.LabelSource, output: numbering.LabelOutput, structure: NDArray[np.bool_], recipe: Recipe
+) -> numbering.BlockMethod:
     """Return how blocks are labelled and compared."""
     shape = tuple(source.array.shape)
     # The block, its nonzero voxels, labels of 32 bits; on a device, the scratch of its labelling too.
@@ -150,21 +132,21 @@ def _method(source: LabelSource, output: LabelOutput, structure: NDArray[np.bool
     most = limit_of(recipe.max_nbytes) // 2 // (voxel_nbytes + output.itemsize) // n_blocks
     n_blocks = n_blocks if recipe.part is None else max(n_blocks, 4 * recipe.part.of)
     most = min(most, max(prod(shape) // n_blocks, _WORTH_VOXELS))
-    blocks = BlockGrid(shape, choose_block(shape, output.unit, source.chunks, most))
-    shifts = shifts_by_step(structure)
+    blocks = BlockGrid(shape, components.choose_block(shape, output.unit, source.chunks, most))
+    shifts = components.shifts_by_step(structure)
 
-    def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> Pairs:
-        return touching(step, shifts[step], mine, other)
+    def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> components.Pairs:
+        return components.touching(step, shifts[step], mine, other)
 
-    def label_block(coords: Coords) -> LabelledBlock:
+    def label_block(coords: Coords) -> numbering.LabelledBlock:
         region = blocks.region(coords)
         labels, n = _components(source.backend, source.read(region), structure)
         xp = source.backend.xp
-        firsts = first_places(labels, n) if xp is np else first_of_each(xp, labels, n)
-        sides = {side_of(step) for step in shifts if blocks.neighbour(coords, step) is not None}
-        return LabelledBlock(labels, firsts, {side: face_of(labels, side) for side in sides})
+        firsts = components.first_places(labels, n) if xp is np else components.first_of_each(xp, labels, n)
+        sides = {components.side_of(step) for step in shifts if blocks.neighbour(coords, step) is not None}
+        return numbering.LabelledBlock(labels, firsts, {side: components.face_of(labels, side) for side in sides})
 
-    return BlockMethod(blocks, label_block, link, tuple(shifts), voxel_nbytes)
+    return numbering.BlockMethod(blocks, label_block, link, tuple(shifts), voxel_nbytes)
 
 
 def _components(backend: Backend, block: AnyArray, structure: NDArray[np.bool_]) -> tuple[AnyArray, int]:

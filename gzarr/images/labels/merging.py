@@ -14,17 +14,8 @@ from numpy.typing import NDArray
 from gzarr.display.progress import ProgressLike
 from gzarr.identity.runs import Resume, identify
 from gzarr.images.blocks import BlockGrid
+from gzarr.images.labels import numbering
 from gzarr.images.labels.components import Pairs, count_pairs, face_of, first_of_each, runs_of, side_of
-from gzarr.images.labels.numbering import (
-    BlockMethod,
-    LabelledBlock,
-    LabelOutput,
-    LabelRequest,
-    find_output,
-    find_source,
-    label_recipe,
-    number_blocks,
-)
 from gzarr.images.pyramid.device_memory import left_nbytes
 from gzarr.indexing.keys import Coords
 
@@ -91,7 +82,7 @@ def merge_labels(
            [0, 0, 0, 0],
            [2, 2, 0, 3]], dtype=uint8)
     """
-    source = find_source(labels, device, max_device_nbytes)
+    source = numbering.find_source(labels, device, max_device_nbytes)
     max_nbytes = left_nbytes(source.backend, max_nbytes, max_device_nbytes)
     stored = tuple(source.array.shape)
     if np.dtype(source.array.dtype).kind not in "ui":
@@ -109,27 +100,28 @@ def merge_labels(
     def link(step: Coords, mine: NDArray[Any], other: NDArray[Any]) -> Pairs:
         return agreeing(mine, other, threshold)
 
-    def label_block(coords: Coords) -> LabelledBlock:
+    def label_block(coords: Coords) -> numbering.LabelledBlock:
         widened = source.read(_stored_region(blocks, coords, margins, stored))
         local, n = compact(source.backend.xp, widened)
         core = local[tuple(slice(margin, extent - margin) for margin, extent in zip(margins, local.shape, strict=True))]
         sides = {side_of(step) for step in steps if blocks.neighbour(coords, step) is not None}
         faces = {side: face_of(local, side, max(2 * margins[side[0]], 1)) for side in sides}
-        return LabelledBlock(core, first_of_each(source.backend.xp, core, n), faces)
+        return numbering.LabelledBlock(core, first_of_each(source.backend.xp, core, n), faces)
 
     # The block, runs of labels, their order, and compact labels.
-    method = BlockMethod(blocks, label_block, link, steps, 3 * source.itemsize + 24)
+    method = numbering.BlockMethod(blocks, label_block, link, steps, 3 * source.itemsize + 24)
     arguments = {"depth": margins, "block": cores, "threshold": threshold}
     run = identify("merge_labels", resume, inputs={"labels": source.array}, arguments=arguments)
     chunks = cores if any(margins) else None
-    recipe = label_recipe("merge_labels", resume, part, max_nbytes=max_nbytes, progress=progress, on=on, run=run)
-    request = LabelRequest(recipe, out, blocks.shape, chunks)
-    output = find_output(request, source)
+    how: Any = {"max_nbytes": max_nbytes, "progress": progress, "on": on, "run": run}
+    recipe = numbering.label_recipe("merge_labels", resume, part, **how)
+    request = numbering.LabelRequest(recipe, out, blocks.shape, chunks)
+    output = numbering.find_output(request, source)
     _check_unit(output, blocks)
-    return number_blocks(request, source, output, method)
+    return numbering.number_blocks(request, source, output, method)
 
 
-def _check_unit(output: LabelOutput, blocks: BlockGrid) -> None:
+def _check_unit(output: numbering.LabelOutput, blocks: BlockGrid) -> None:
     """Raise ValueError if blocks end within units of an image, which cannot take a part of one."""
     for axis, (unit, block, extent) in enumerate(zip(output.unit, blocks.block, blocks.shape, strict=True)):
         if output.has_pyramid and block < extent and block % unit:

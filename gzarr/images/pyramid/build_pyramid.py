@@ -18,20 +18,12 @@ from gzarr.images.image import Image, open_image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale
+from gzarr.images.pyramid import making
 from gzarr.images.pyramid.building import method_name, plan
 from gzarr.images.pyramid.device_memory import left_nbytes, sharing
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.level_arrays import take_off_levels
 from gzarr.images.pyramid.levels import Factors
-from gzarr.images.pyramid.making import (
-    build_levels,
-    check_apart,
-    check_image,
-    check_recipe,
-    is_finished,
-    new_group,
-    with_others,
-)
 from gzarr.images.pyramid.on_devices import OnDevices
 from gzarr.images.pyramid.recipes import Recipe, shared_part
 from gzarr.images.pyramid.resuming import read_marks
@@ -172,7 +164,7 @@ def _built(image: Any, out: Any, recipe: Recipe, device: str | Backend | None, m
     base = source.levels[0]
     if len(source) > 1 and not _take_off(source, alone, recipe):
         return source
-    build = build_levels(source.group, base, alone, base, recipe, write_base=False)
+    build = making.build_levels(source.group, base, alone, base, recipe, write_base=False)
     if not build.is_complete:
         return Image(source.group, alone, build.levels[:1])
     return show_values(Image(source.group, build.multiscale or alone, build.levels), missing=build.cascade.missing[0])
@@ -214,7 +206,7 @@ def _take_off(source: Image, alone: Multiscale, recipe: Recipe) -> bool:
             f"{group.store_path} has {len(source)} levels already: pass {OVERWRITE} to build levels 1 to "
             f"{len(source) - 1} anew"
         )
-    check_recipe(group, base, alone, recipe)
+    making.check_recipe(group, base, alone, recipe)
     take_off_levels(group, source.metadata, [join_path(group.path, level.path) for level in planned])
     return True
 
@@ -227,17 +219,17 @@ def _copied(source: Array | Image, out: Any, recipe: Recipe) -> Image:
     if several:
         raise ValueError("devices= builds levels of an image that is stored: leave it away, or out=")
     if recipe.overwrite:
-        check_apart(base, out)
+        making.check_apart(base, out)
     opening = {"zarr_format": base.metadata.zarr_format, "device": base.backend}
     recorded = nodata_keywords(recipe.skip, base, base.dtype, base.zarr_format)
     level = level_keywords(multiscale, like(base, {}) | recorded)
     del level["zarr_format"]
     multiscale = replace(multiscale, datasets=multiscale.datasets[:1])
-    if is_finished(recipe.part, out, multiscale.datasets[0].path, check_image(multiscale, level, recipe)):
+    if making.is_finished(recipe.part, out, multiscale.datasets[0].path, making.check_image(multiscale, level, recipe)):
         return open_image(out, "r")
     recipe = recipe._replace(run=identify("build_pyramid", recipe.resume, inputs={"level 0": base}))
     how: Any = {"resume": bool(recipe.resume), "overwrite": recipe.overwrite, "first": multiscale.datasets[0].path}
-    group = with_others(recipe.part, lambda: new_group(out, opening, **how))
+    group = making.with_others(recipe.part, lambda: making.new_group(out, opening, **how))
     return put_image(group, multiscale, level, base, recipe._replace(overwrite=False))
 
 

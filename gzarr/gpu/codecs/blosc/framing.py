@@ -20,21 +20,10 @@ from gzarr.codecs.compressors import AUTO_SHUFFLE, SHUFFLES, BloscCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
-from gzarr.gpu.codecs import checksums
+from gzarr.gpu.codecs import checksums, transfers
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, decoded_nbytes
 from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.envelopes import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
-from gzarr.gpu.codecs.transfers import (
-    ROOM,
-    Piece,
-    Slots,
-    compress,
-    copy_pieces,
-    new_places,
-    new_slots,
-    shuffled,
-    upload_tables,
-)
 from gzarr.gpu.device.nvcomp_tables import CODECS
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
@@ -200,7 +189,7 @@ class _Streams:
     """
 
     source: Chunks
-    slots: Slots | None
+    slots: transfers.Slots | None
     sizes: Table
     sums: Table | None
 
@@ -216,13 +205,13 @@ def _compressed(context: BatchContext, name: str, frame: Frame, plain: Chunks) -
     n, m = len(plain), frame.size.size
     source = plain
     if frame.shuffle != PLAIN:
-        source = shuffled(context, plain, frame.shuffle, frame.typesize, frame.blocksize)
+        source = transfers.shuffled(context, plain, frame.shuffle, frame.typesize, frame.blocksize)
     ranges = (source.addresses[:, None] + frame.start).reshape(-1), np.tile(frame.size, n)
-    slots = new_slots(context, frame.encoder, n * m, int(frame.size.max()))
+    slots = transfers.new_slots(context, frame.encoder, n * m, int(frame.size.max()))
     pending = checksums.queue(context, "adler32", *ranges) if frame.around else None
     items = np.repeat(np.arange(n), m)
     wanted = list if pending is None else lambda: [pending.raw]
-    sizes, downloaded = compress(context, name, frame.encoder, items, ranges, slots, wanted=wanted)
+    sizes, downloaded = transfers.compress(context, name, frame.encoder, items, ranges, slots, wanted=wanted)
     sums = None if pending is None else checksums.store(context, pending, downloaded[0], ">u4").reshape(n, m)
     return _Streams(source, slots, sizes.reshape(n, m), sums)
 
@@ -240,15 +229,15 @@ def _assemble(context: BatchContext, frame: Frame, plain: Chunks, streams: _Stre
     cbytes = tables + lengths.sum(axis=1)
     stored = (cbytes >= whole) | (frame.encoder == "")
     cbytes[stored] = whole
-    memory, addresses = new_places(context, cbytes + ROOM)
+    memory, addresses = transfers.new_places(context, cbytes + transfers.ROOM)
     heads = _heads(frame, cbytes, stored, starts)
-    (at,) = upload_tables(context, heads)
+    (at,) = transfers.upload_tables(context, heads)
     head_sizes = np.where(stored, parsing.HEADER_NBYTES, tables)
-    pieces: list[Piece] = [(at + np.arange(n) * tables, addresses, head_sizes)]
+    pieces: list[transfers.Piece] = [(at + np.arange(n) * tables, addresses, head_sizes)]
     pieces.append((plain.addresses[stored], addresses[stored] + parsing.HEADER_NBYTES, _full(stored, frame.nbytes)))
     pieces += _stream_pieces(context, frame, streams, raw, addresses[:, None] + starts, ~stored)
-    copy_pieces(context, pieces)
-    return Encoded(memory, addresses, cbytes, ROOM)
+    transfers.copy_pieces(context, pieces)
+    return Encoded(memory, addresses, cbytes, transfers.ROOM)
 
 
 def _full(mask: Any, nbytes: int) -> Table:
@@ -273,7 +262,7 @@ def _heads(frame: Frame, cbytes: Table, stored: Any, starts: Table) -> Any:
 
 def _stream_pieces(
     context: BatchContext, frame: Frame, streams: _Streams, raw: Any, at: Table, framed: Any
-) -> list[Piece]:
+) -> list[transfers.Piece]:
     """Pieces of the streams of some frames: sizes and bytes. at: int64 (n, m), their targets. framed: which frames."""
     slots = streams.slots
     if slots is None or not framed.any():
@@ -284,11 +273,11 @@ def _stream_pieces(
     size = np.broadcast_to(frame.size, streams.sizes.shape)
     prefix = np.zeros(streams.sizes.shape, [("size", "<i4"), ("zlib", "S2")])
     prefix["size"], prefix["zlib"] = np.where(raw, size, streams.sizes + frame.around), ZLIB_HEAD
-    (prefix_at,) = upload_tables(context, prefix)
+    (prefix_at,) = transfers.upload_tables(context, prefix)
     prefixes = prefix_at + prefix.itemsize * np.arange(prefix.size).reshape(prefix.shape)
     source = streams.source.addresses[:, None] + frame.start
     target = slots.addresses.reshape(streams.sizes.shape)
-    pieces: list[Piece] = [
+    pieces: list[transfers.Piece] = [
         (prefixes[raw], at[raw], _full(raw, 4)),
         (prefixes[packed], at[packed], _full(packed, 4 + before)),
         (source[raw], at[raw] + 4, size[raw]),
