@@ -18,21 +18,8 @@ from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Str
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
 from gzarr.gpu.device.protocol import Table
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, prefix_sums, unit_starts
-from gzarr.gpu.kernels.parts import (
-    BLOCK_UNITS,
-    SHUFFLED,
-    TOO_LARGE,
-    Boxes,
-    Shuffles,
-    cut,
-    describe,
-    divisors,
-    in_bytes,
-    plain_shuffles,
-    runs,
-    same_shuffles,
-)
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, parts, prefix_sums, unit_starts
+from gzarr.gpu.kernels.parts import Boxes, Shuffles
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 
 #: The kernels by the mode of what they copy, and the most blocks of a launch.
@@ -137,14 +124,14 @@ def copy_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: 
     for reason in np.unique(mode[mode < 0]).tolist():
         which = np.flatnonzero(mode == reason)
         some, given = boxes.take(which), values
-        if reason == SHUFFLED:
+        if reason == parts.SHUFFLED:
             some = replace(some, source=_unshuffled(context, some.source, shuffles.take(which)))
-        elif reason == TOO_LARGE:
-            some = cut(some)
+        elif reason == parts.TOO_LARGE:
+            some = parts.cut(some)
         else:
             (at,) = upload_tables(context, np.frombuffer(values[1].tobytes(), np.uint8))
-            some, given = in_bytes(some, values[0], at), _BYTES
-        copy_boxes(context, some, plain_shuffles(some.source.size), given)
+            some, given = parts.in_bytes(some, values[0], at), _BYTES
+        copy_boxes(context, some, parts.plain_shuffles(some.source.size), given)
 
 
 def _copied(
@@ -152,15 +139,15 @@ def _copied(
 ) -> NDArray[np.int64]:
     """Copy the parts that kernels take. Returns: of each, the mode, or why it was not copied (`Descriptors.mode`)."""
     swap_unit, fill = values
-    parts = describe(boxes, shuffles, swap_unit)
+    described = parts.describe(boxes, shuffles, swap_unit)
     for kind, kernel in _COPIES.items():
-        which = parts.mode == kind
+        which = described.mode == kind
         if which.any():
-            table = parts.table if which.all() else parts.table[which]
+            table = described.table if which.all() else described.table[which]
             extra = (_constant(boxes.nbytes, swap_unit, fill),) if kind == PLAIN else ()
             lists = boxes.lists.astype(np.uint32).view(np.int32)
             _launch_copies(context, kernel, table, (lists, swap_unit, *extra))
-    return parts.mode
+    return described.mode
 
 
 def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Table:
@@ -173,13 +160,13 @@ def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Ta
 
 def _launch_copies(context: BatchContext, kernel: str, table: NDArray[np.uint32], last: tuple[Any, ...]) -> None:
     """Launch a copy. last: its last arguments, with tables."""
-    per_part = -(-int(table[:, 5].max(initial=0)) // BLOCK_UNITS)
+    per_part = -(-int(table[:, 5].max(initial=0)) // parts.BLOCK_UNITS)
     blocks = len(table) * per_part
     if blocks >= _MAX_BLOCKS:
         for some in np.array_split(table, 2):
             _launch_copies(context, kernel, some, last)
     elif blocks:
-        by = (int(column[0]) for column in divisors(np.array([per_part])))
+        by = (int(column[0]) for column in parts.divisors(np.array([per_part])))
         at = iter(upload_tables(context, table, *(item for item in last if isinstance(item, np.ndarray))))
         args = (len(table), per_part, *by, next(at), *(next(at) if isinstance(x, np.ndarray) else x for x in last))
         context.device.launch(kernel, blocks * BLOCK_THREADS, args)
@@ -257,8 +244,8 @@ def unshuffled(context: BatchContext, chunks: Chunks) -> Chunks:
         return chunks
     n = len(chunks)
     rows, addresses = new_rows(context, n, chunks.nbytes)
-    shuffles = chunks.shuffle or plain_shuffles(n, chunks.nbytes)
-    mode = _copied(context, runs(chunks.addresses, addresses, chunks.nbytes, 1), shuffles, _BYTES)
+    shuffles = chunks.shuffle or parts.plain_shuffles(n, chunks.nbytes)
+    mode = _copied(context, parts.runs(chunks.addresses, addresses, chunks.nbytes, 1), shuffles, _BYTES)
     left = np.flatnonzero(mode < 0)
     if left.size:
         _launch_by_unit(context, "unshuffle", chunks.addresses[left], addresses[left], shuffles.take(left))
@@ -272,7 +259,7 @@ def shuffled(context: BatchContext, chunks: Chunks, mode: int, typesize: int, bl
     """
     n, nbytes = len(chunks), chunks.nbytes
     rows, addresses = new_rows(context, n, nbytes)
-    shuffles = same_shuffles(n, mode, typesize, blocksize, nbytes)
+    shuffles = parts.same_shuffles(n, mode, typesize, blocksize, nbytes)
     _launch_by_unit(context, "shuffle", chunks.addresses, addresses, shuffles)
     return Chunks(rows, addresses, nbytes, rows)
 

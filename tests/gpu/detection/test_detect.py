@@ -92,13 +92,11 @@ def machine(monkeypatch):
 
     def make(version, capability, installed, nvcomp=None, nvrtc=12):
         said = driver.Driver(version, int(version > 0), "" if version else "there is no driver")
-        for module in (detect, driver):
-            monkeypatch.setattr(module, "ask_driver", lambda: said)
+        monkeypatch.setattr(driver, "ask_driver", lambda: said)
         monkeypatch.setattr(driver, "identify", lambda number: driver.Gpu("GPU", "", "", capability, 0))
         found = {f"{name.partition(' ')[0]}": name.partition(" ")[2] or "26.10" for name in installed}
         there = lambda *names: {name: found[name] for name in names if name in found}  # noqa: E731
-        for module in (detect, driver):
-            monkeypatch.setattr(module, "installed", there)
+        monkeypatch.setattr(driver, "installed", there)
         monkeypatch.setattr(detect.importlib.util, "find_spec", lambda name: any(name in i for i in installed) or None)
         monkeypatch.setattr("gzarr.gpu.device.nvcomp.cuda", lambda: nvcomp or 12)
         compiler = SimpleNamespace(getVersion=lambda: (nvrtc, 5))
