@@ -28,15 +28,13 @@ from gzarr.indexing.keys import join_path, normalize_path
 from gzarr.storage.base import Buffer, Request, Store, host_view, token_of
 from gzarr.storage.local import LocalStore
 from gzarr.storage.n5 import N5Store
-from gzarr.storage.rules import TEMPORARY_PREFIX
+from gzarr.storage.rules import DOCUMENTS, TEMPORARY_PREFIX
 
 #: How often an object is read again that is replaced while it is read.
 _ATTEMPTS = 5
 #: How many bytes are read and sent at once, each within the limit of time, so that slow clients get large objects too.
 _PART_NBYTES = 256 << 10
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-_TYPES = {"zarr.json": "application/json", ".zarray": "application/json", ".zgroup": "application/json"}
-_TYPES |= {".zattrs": "application/json", ".zmetadata": "application/json"}
 
 
 class StoreServer(ThreadingHTTPServer):
@@ -146,10 +144,9 @@ class _Handler(BaseHTTPRequestHandler):
             if size is None:
                 return False
             tag = None if token is None else f'"{hashlib.sha256(repr(token).encode()).hexdigest()[:32]}"'
-            headers = {
-                "Accept-Ranges": "bytes",
-                "Content-Type": _TYPES.get(key.rpartition("/")[2], "application/octet-stream"),
-            }
+            is_json = key.rpartition("/")[2] in DOCUMENTS
+            kind = "application/json" if is_json else "application/octet-stream"
+            headers = {"Accept-Ranges": "bytes", "Content-Type": kind}
             if tag is not None:
                 headers["ETag"] = tag
             refused = self._condition(tag)

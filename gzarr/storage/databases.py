@@ -101,7 +101,8 @@ class DatabaseStore(KeyValueStore):
             opened.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        owner = _CLASSES[self._name.partition("://")[0]]
+        owners: dict[str, Any] = {"dbm": DBMStore, "lmdb": LMDBStore, "redis": RedisStore, "mongodb": MongoDBStore}
+        owner = owners[self._name.partition("://")[0]]
         said = {} if owner is DBMStore else {"read_only": self.read_only}
         return pickled(self, owner, *self._given, **self._options, **said)
 
@@ -382,11 +383,3 @@ class MongoDBStore(DatabaseStore):
     def _keys(self, path: str) -> list[str]:
         query = {"key": {"$regex": f"^{re.escape(path)}/"}} if path else {}
         return [document["key"] for document in self.collection.find(query, {"_id": 0, "key": 1})]
-
-
-_CLASSES: dict[str, type[DatabaseStore]] = {
-    "dbm": DBMStore,
-    "lmdb": LMDBStore,
-    "redis": RedisStore,
-    "mongodb": MongoDBStore,
-}

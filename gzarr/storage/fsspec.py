@@ -309,7 +309,7 @@ def _takes_many(fs: Any) -> bool:
 # -- opening file systems ----------------------------------------------------------------------------------------------
 
 #: The extras that bring what a scheme needs.
-_EXTRAS = {"http": "http", "https": "http", "s3": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
+EXTRAS = {"http": "http", "https": "http", "s3": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure"}
 
 
 def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -323,7 +323,7 @@ def open_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         fs, path = fsspec.url_to_fs(url, **given)
     except ImportError as error:
-        extra = _EXTRAS.get(shown.partition(":")[0])
+        extra = EXTRAS.get(shown.partition(":")[0])
         remedy = f": pip install 'gzarr[{extra}]'" if extra else ""
         raise MissingExtraError(f"{shown!r}: {error}{remedy}") from shown_cause(error)
     except Exception as error:  # noqa: BLE001 - every file system raises its own errors

@@ -19,35 +19,21 @@ from gzarr.errors import MissingExtraError, ReadOnlyError, StoreError
 from gzarr.storage.base import Store
 from gzarr.storage.credentials import guard_logs, shown_cause, without_user
 from gzarr.storage.extras import have, require
-from gzarr.storage.fsspec import FsspecStore
+from gzarr.storage.fsspec import EXTRAS, FsspecStore
 from gzarr.storage.objects import ObjectStore
 from gzarr.storage.rules import listing, pickled, without_secrets
 
-#: Schemes of buckets: what obstore calls them, and the extra that installs what reads them.
-_BUCKETS = {
-    "s3": ("s3", "s3"),
-    "s3a": ("s3", "s3"),
-    "gs": ("gs", "gcs"),
-    "gcs": ("gs", "gcs"),
-    "az": ("az", "azure"),
-    "abfs": ("abfs", "azure"),
-    "abfss": ("abfs", "azure"),
-}
+#: Schemes of buckets, and what obstore calls them.
+_BUCKETS = {**{name: name for name in ("s3", "gs", "az", "abfs")}, "s3a": "s3", "gcs": "gs", "abfss": "abfs"}
 
-#: Names that fsspec's file systems (s3fs, gcsfs, adlfs) give options, and obstore's names of the same.
+#: Names that fsspec's file systems (s3fs, gcsfs, adlfs) give options, where obstore has others for the same.
 _OPTIONS = {
     "anon": "skip_signature",
     "key": "access_key_id",
     "secret": "secret_access_key",
-    "token": "token",
     "endpoint_url": "endpoint",
     "region_name": "region",
-    "account_name": "account_name",
-    "account_key": "account_key",
     "sas_token": "sas_key",
-    "tenant_id": "tenant_id",
-    "client_id": "client_id",
-    "client_secret": "client_secret",
 }
 
 #: What an HTTP client waits for: an available server answers sooner.
@@ -143,7 +129,7 @@ def open_url(url: str, options: Mapping[str, Any], *, read_only: bool) -> Store:
 
 
 def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: bool) -> Store:
-    name, extra = _BUCKETS[scheme]
+    name = _BUCKETS[scheme]
     rest = url.partition("://")[2]
     if not rest.partition("/")[0]:
         raise StoreError(f"{without_secrets(url)!r} names no bucket; expected {scheme}://bucket/path")
@@ -159,7 +145,7 @@ def _open_bucket(url: str, scheme: str, options: Mapping[str, Any], read_only: b
                 f"{without_secrets(url)!r}: obstore does not know all of the options {sorted(options)}, and fsspec is"
                 " not installed: pip install 'gzarr[fsspec]', with s3fs, gcsfs or adlfs"
             )
-        raise MissingExtraError(f"{without_secrets(url)!r} needs a client: pip install 'gzarr[{extra}]'")
+        raise MissingExtraError(f"{without_secrets(url)!r} needs a client: pip install 'gzarr[{EXTRAS[name]}]'")
     return FsspecStore.from_url(url, options, read_only)
 
 

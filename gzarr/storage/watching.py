@@ -114,19 +114,8 @@ class WatchedStore(WrapperStore):
     __contains__ = _watched("size of", WrapperStore.__contains__, _one)
 
 
-#: Where a `CountingStore` notes what a call is about, by verb.
-_NOTES = {
-    "get": "requests",
-    "get of one version": "requests",
-    "get with version": "requests",
-    "version of": "sized",
-    "size of": "sized",
-    "list": "listed",
-    "list all under": "listed",
-    "set": "written",
-    "delete": "deleted",
-    "delete all under": "deleted",
-}
+#: Where a `CountingStore` notes what a call is about, by the first word of the verb; "sized" for all others.
+_NOTES = {"get": "requests", "list": "listed", "set": "written", "delete": "deleted"}
 
 
 class CountingStore(WatchedStore):
@@ -185,7 +174,7 @@ class CountingStore(WatchedStore):
 
     @contextmanager
     def _watching(self, verb: str, what: Sequence[Any]) -> Iterator[None]:
-        notes = _NOTES[verb]
+        notes = _NOTES.get(verb.partition(" ")[0], "sized")
         if notes in ("written", "deleted"):
             yield  # changes that failed are not recorded
         with self._lock:
