@@ -111,10 +111,10 @@ def write(tree: SourceTree, dest: Any, /, **options: Unpack[TransferKeywords]) -
         each_block: dict[str, Callable[..., Any]] = {name: partial(_OpenedAgain, again, name) for name in tree.arrays}
         tree = replace(tree, arrays={name: replace(one, block=each_block[name]) for name, one in tree.arrays.items()})
     settings = Settings(**given)
-    with destination(dest, path, writable=not settings.dry_run) as (store, where, backend):
-        report = transfer_tree(tree, store, where, backend, settings, keywords, each)
-        if tree.groups and not settings.dry_run and report.is_complete and store.zarr_format is None:
-            consolidate_metadata(store, path=where)
+    with destination(dest, path, writable=not settings.dry_run) as to:
+        report = transfer_tree(tree, to, settings, keywords, each)
+        if tree.groups and not settings.dry_run and report.is_complete and to.store.zarr_format is None:
+            consolidate_metadata(to.store, path=to.path)
         return report
 
 

@@ -8,7 +8,7 @@ complete (see `gzarr.copying.planning`).
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from gzarr.api.open import open as open_node
 from gzarr.backend import Backend
@@ -35,6 +35,9 @@ from gzarr.scale.blocks import BlockPlan, parse_part
 from gzarr.scale.parts import check_parts, note_part
 from gzarr.scale.running import run
 from gzarr.storage.base import Store
+
+#: Keywords by the names of arrays.
+_Each: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def transfer(
@@ -125,17 +128,28 @@ def transfer(
         source = open_node(source, mode="r")
     if device is not None and isinstance(source, (Array, Group)):
         source = source.to(device)
-    with destination(dest, path, writable=not dry_run, source=source, device=device) as (store, where, opened_with):
+    with destination(dest, path, writable=not dry_run, source=source, device=device) as to:
         if isinstance(source, (Array, Group)):
-            check_apart(source, store, where)
-        return transfer_tree(_tree_of(source), store, where, opened_with, settings, keywords, each)
+            check_apart(source, to.store, to.path)
+        return transfer_tree(_tree_of(source), to, settings, keywords, each or {})
+
+
+class Destination(NamedTuple):
+    """Where a copy goes."""
+
+    store: Store
+    path: str
+    opened_with: OpenedWith
+
+    def __str__(self) -> str:
+        return join_path(str(self.store), self.path)
 
 
 @contextmanager
 def destination(
     dest: Any, path: str | None, *, writable: bool = True, source: Any = None, device: str | Backend | None = None
-) -> Iterator[tuple[Store, str, OpenedWith]]:
-    """The destination of a copy: (store, path in it, OpenedWith). A store that is opened here is closed at the end.
+) -> Iterator[Destination]:
+    """The destination of a copy. A store that is opened here is closed at the end.
 
     The backend is that of ``device``, else of the destination group, else of the source.
     """
@@ -149,10 +163,10 @@ def destination(
     if isinstance(dest, Group):
         if writable:
             dest.check_metadata_writable()
-        yield dest.store, join_path(dest.path, relative), opened_with
+        yield Destination(dest.store, join_path(dest.path, relative), opened_with)
     else:
         with opened(dest, "a" if writable else None, f"Copy {getattr(source, 'store_path', '')}") as (store, base):
-            yield store, join_path(base, relative), opened_with
+            yield Destination(store, join_path(base, relative), opened_with)
 
 
 def _tree_of(source: Any) -> SourceTree:
@@ -172,20 +186,15 @@ def check_apart(source: Array | Group, store: Store, path: str) -> None:
 
 
 def transfer_tree(
-    tree: SourceTree,
-    store: Store,
-    path: str,
-    opened_with: OpenedWith,
-    settings: planning.Settings,
-    keywords: Mapping[str, Any],
-    each: Mapping[str, Mapping[str, Any]] | None = None,
+    tree: SourceTree, to: Destination, settings: planning.Settings, keywords: Mapping[str, Any], each: _Each
 ) -> TransferReport:
-    """Copy a tree of sources to a place in a store. See `transfer`."""
+    """Copy a tree of sources. See `transfer`."""
+    store, path, _ = to
     if settings.part is not None:
         check_parts(store)
-    zarr_format, jobs = _plan_tree(tree, store, path, opened_with, settings, keywords, each or {})
+    zarr_format, jobs = _plan_tree(tree, to, settings, keywords, each)
     run_is = planning.run_of(tree, jobs, settings.resume)
-    unfinished = _check_room(store, path, settings, run_is)
+    unfinished = _check_room(to, settings, run_is)
     resuming, mark = unfinished is not None, unfinished or planning.UnfinishedMark(tree.name, run_is.to_json())
     if not settings.dry_run:
         store.check_metadata_writable()
@@ -198,20 +207,18 @@ def transfer_tree(
         return report
     if complete and settings.resume and not resuming and settings.if_exists == "raise":
         raise CopyError(
-            f"{join_path(str(store), path)} has {len(complete)} of the arrays, and no copy is unfinished there: it is "
+            f"{to} has {len(complete)} of the arrays, and no copy is unfinished there: it is "
             f"not known of what they are copies; keep them with {SKIP}, or copy with {REPLACE}"
         )
     left = _Left()
-    with _explained(
-        store, path, settings, lambda error: planning.note_failure(store, path, mark, error, tree.files), left
-    ):
+    with _explained(to, settings, lambda error: planning.note_failure(store, path, mark, error, tree.files), left):
         if not resuming:
             _begin(store, path, settings, zarr_format)
             planning.write_mark(store, path, mark)
         left.has_begun = True
         for name in tree.groups:
             _check_group(store, join_path(path, name))
-        plans = [_blocks_of(store, job, opened_with, left, settings, resuming=resuming) for job in todo]
+        plans = [_blocks_of(to, job, left, settings, resuming=resuming) for job in todo]
         with counted(settings.progress, sum(job.source.nbytes for job in todo)) as add:
             ran = run(plans, settings.on, settings.part, add)
         if settings.part is not None and not note_part(store, path, settings.part):
@@ -225,13 +232,7 @@ def transfer_tree(
 
 
 def _plan_tree(
-    tree: SourceTree,
-    store: Store,
-    path: str,
-    opened_with: OpenedWith,
-    settings: planning.Settings,
-    keywords: Mapping[str, Any],
-    each: Mapping[str, Mapping[str, Any]],
+    tree: SourceTree, to: Destination, settings: planning.Settings, keywords: Mapping[str, Any], each: _Each
 ) -> tuple[ZarrFormat, list[planning.Job]]:
     """The format of a copy, and a job for every array. Raises CopyError, MetadataError, TypeError."""
     unknown = sorted(each.keys() - tree.arrays.keys())
@@ -243,38 +244,35 @@ def _plan_tree(
     )
     for name, given in each.items():
         planning.check_names(given, planning.axis_names(tree.arrays[name]), tree.arrays[name].name)
-    zarr_format = planning.format_of(tree, store, path, keywords)
-    keywords = {**keywords, "zarr_format": zarr_format}
-    return zarr_format, [
-        planning.plan(
-            source, join_path(path, name), opened_with, settings.budget_nbytes, {**keywords, **each.get(name, {})}
-        )
-        for name, source in tree.arrays.items()
-    ]
+    zarr_format, jobs = planning.format_of(tree, to.store, to.path, keywords), []
+    for name, source in tree.arrays.items():
+        wanted = {**keywords, "zarr_format": zarr_format, **each.get(name, {})}
+        where = join_path(to.path, name)
+        jobs.append(planning.plan(source, where, to.opened_with, settings.budget_nbytes, wanted))
+    return zarr_format, jobs
 
 
-def _check_room(store: Store, path: str, settings: planning.Settings, run: Run) -> planning.UnfinishedMark | None:
+def _check_room(to: Destination, settings: planning.Settings, run: Run) -> planning.UnfinishedMark | None:
     """The interrupted copy that is resumed. Raises CopyError if something is in the way."""
-    unfinished = planning.read_mark(store, path)
-    where = join_path(str(store), path)
+    unfinished = planning.read_mark(to.store, to.path)
     if unfinished is not None and settings.resume:
         found = run.differences(unfinished.run, unfinished.failed)
         if not found:
             return unfinished
         if settings.if_exists != "replace":
             raise CopyError(
-                f"the unfinished copy of {unfinished.source} at {where} is another one: {'; '.join(found)}. Go on with "
+                f"the unfinished copy of {unfinished.source} at {to} is another one: {'; '.join(found)}. Go on with "
                 f"the same source and arguments, or begin anew with {REPLACE}"
             )
     if settings.if_exists == "replace" or settings.resume:
         return None
     if unfinished is not None:
         raise CopyError(
-            f"an unfinished copy of {unfinished.source} is at {where}; resume it with {RESUME}, "
+            f"an unfinished copy of {unfinished.source} is at {to}; resume it with {RESUME}, "
             f"or start again with {REPLACE}"
         )
-    if settings.if_exists == "raise" and read_node(store.live(), path) is not None:
-        raise CopyError(f"something is already stored at {where}; pass {REPLACE}, {SKIP} or another path")
+    if settings.if_exists == "raise" and read_node(to.store.live(), to.path) is not None:
+        raise CopyError(f"something is already stored at {to}; pass {REPLACE}, {SKIP} or another path")
     return None
 
 
@@ -334,30 +332,24 @@ class _Left:
 
 
 def _blocks_of(
-    store: Store,
-    job: planning.Job,
-    opened_with: OpenedWith,
-    left: _Left,
-    settings: planning.Settings,
-    *,
-    resuming: bool,
+    to: Destination, job: planning.Job, left: _Left, settings: planning.Settings, *, resuming: bool
 ) -> BlockPlan:
     def begin() -> None:
         left.current = job.path
         if settings.part is None:
-            planning.begin_array(store, job, resuming=resuming)
+            planning.begin_array(to.store, job, resuming=resuming)
 
     def close() -> None:
-        planning.close_array(store, job)
+        planning.close_array(to.store, job)
         left.n_complete += 1
 
     resuming = resuming or settings.part is not None
-    return planning.array_blocks(store, job, opened_with, resuming=resuming, begin=begin, close=close)
+    return planning.array_blocks(to.store, job, to.opened_with, resuming=resuming, begin=begin, close=close)
 
 
 @contextmanager
 def _explained(
-    store: Store, path: str, settings: planning.Settings, note: Callable[[Exception], None], left: _Left
+    to: Destination, settings: planning.Settings, note: Callable[[Exception], None], left: _Left
 ) -> Iterator[None]:
     """Turn failures into errors that say what has been written and how to go on. note: is told of them."""
     try:
@@ -365,23 +357,22 @@ def _explained(
     except (GzarrError, OSError, ValueError, TypeError, MemoryError) as error:
         if left.has_begun:
             note(error)
-        raise CopyError(_what_is_left(store, path, left, settings, error)) from error
+        raise CopyError(_what_is_left(to, left, settings, error)) from error
     except BaseException as error:
         if left.has_begun:
-            error.add_note(_what_is_left(store, path, left, settings, error))
+            error.add_note(_what_is_left(to, left, settings, error))
         raise
 
 
-def _what_is_left(store: Store, path: str, left: _Left, settings: planning.Settings, error: BaseException) -> str:
-    where = join_path(str(store), path)
+def _what_is_left(to: Destination, left: _Left, settings: planning.Settings, error: BaseException) -> str:
     reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
     if not left.has_begun:
         # nothing is deleted before everything that must not be has been found
         gone = settings.if_exists == "replace" and not isinstance(error, ContainsNodeError)
         before = f" (existing data may be gone, as {REPLACE} demands)" if gone else ""
-        return f"the copy to {where} failed before it wrote anything{before}: {reason}"
+        return f"the copy to {to} failed before it wrote anything{before}: {reason}"
     current = "its groups" if left.current is None else "/" + left.current
     return (
-        f"the copy to {where} stopped at {current}: {reason}. {left.n_complete} arrays are complete there; the "
-        f"others cannot be opened yet. Go on with the same call and {RESUME}, or delete {where!r} (marked by {MARK})"
+        f"the copy to {to} stopped at {current}: {reason}. {left.n_complete} arrays are complete there; the "
+        f"others cannot be opened yet. Go on with the same call and {RESUME}, or delete {str(to)!r} (marked by {MARK})"
     )
