@@ -21,7 +21,7 @@ from gzarr.images.named_data import Placed, place
 from gzarr.images.new_levels import EncodingKeywords, level_keywords, new_dtype, nodata_keywords, numbers
 from gzarr.images.ome.axes import names_of, new_axes
 from gzarr.images.ome.channels import lacks_window, new_channels
-from gzarr.images.ome.documents import Dataset, Multiscale, Version, write_multiscale, zarr_format_of
+from gzarr.images.ome.documents import Multiscale, Version, new_multiscale, write_multiscale, zarr_format_of
 from gzarr.images.pyramid.downsample import Method
 from gzarr.images.pyramid.levels import Factors
 from gzarr.images.pyramid.making import build_levels, check_apart, check_image, first_level, new_group, with_others
@@ -178,15 +178,9 @@ def create_image(
     found = new_axes(axes, len(extents), units)
     if axes is None:
         _warn_of_colors(extents)
-    multiscale = Multiscale(
-        axes=found,
-        datasets=(Dataset("0", numbers(scale, found, "scale", 1.0), numbers(translation, found, "translation", 0.0)),),
-        version=version,
-        name=name,
-        type="none",
-        metadata={},
-        channels=new_channels(channels, count_channels(found, extents), kind),
-    )
+    scale, translation = numbers(scale, found, "scale", 1.0), numbers(translation, found, "translation", 0.0)
+    shown = new_channels(channels, count_channels(found, extents), kind)
+    multiscale = new_multiscale(found, version, scale, translation, name=name, channels=shown)
     given = {**nodata_keywords(skip, data, kind, zarr_format), **given}
     given |= {"shape": extents, "dtype": kind, "chunks": chunks, "shards": shards}
     level = level_keywords(multiscale, given)

@@ -21,7 +21,7 @@ from gzarr.identity.runs import identify
 from gzarr.images.image_data import ImageData
 from gzarr.images.new_levels import EncodingKeywords, level_keywords
 from gzarr.images.ome.axes import ImageAxis, names_of
-from gzarr.images.ome.documents import Dataset, Multiscale, change_ome, ome_of, version_of
+from gzarr.images.ome.documents import Multiscale, change_ome, new_multiscale, ome_of, version_of
 from gzarr.images.ome.image_label import new_image_label
 from gzarr.images.pyramid.building import BlockSource, fill, make_build, source_of
 from gzarr.images.pyramid.downsample import check_method
@@ -120,15 +120,8 @@ def _metadata(image: ImageData, name: str, axes: tuple[ImageAxis, ...], colors: 
         raise MetadataError(f"{name!r} is no name for labels")
     numbers = [image.axes.index(axis.name) for axis in axes]
     scale, moved = (tuple(values[number] for number in numbers) for values in image.metadata.transformation(0))
-    return Multiscale(
-        axes=axes,
-        datasets=(Dataset("0", scale, moved),),
-        version=version,
-        name=path.rpartition("/")[2],
-        type="none",
-        metadata={},
-        image_label=replace(new_image_label(colors, properties, version), source="../" * (2 + path.count("/"))),
-    )
+    label = replace(new_image_label(colors, properties, version), source="../" * (2 + path.count("/")))
+    return new_multiscale(axes, version, scale, moved, name=path.rpartition("/")[2], image_label=label)
 
 
 def _created(

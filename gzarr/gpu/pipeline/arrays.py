@@ -118,20 +118,10 @@ def _joined(axes: Any) -> list[_Axis]:
 def _table(axes: Sequence[_Axis]) -> NDArray[np.int64]:
     """What the kernel is told of each axis."""
     magic, shift = divisors(np.array([axis.windows for axis in axes], np.int64))
-    slots = _N_LONG - np.cumsum([axis.factor > 1 for axis in axes][::-1])[::-1]
-    return np.array(
-        [
-            (
-                axis.windows,
-                magic[i],
-                shift[i],
-                axis.step * axis.factor,
-                axis.out_step,
-                axis.length,
-                axis.factor,
-                slots[i] if axis.factor > 1 else -1,
-            )
-            for i, axis in enumerate(axes)
-        ],
-        np.int64,
-    )
+    is_long = np.array([axis.factor > 1 for axis in axes])
+    slots = np.where(is_long, _N_LONG - np.cumsum(is_long[::-1])[::-1], -1)
+    rows = [
+        (axis.windows, *divisor, axis.step * axis.factor, axis.out_step, axis.length, axis.factor, slot)
+        for axis, *divisor, slot in zip(axes, magic, shift, slots, strict=True)
+    ]
+    return np.array(rows, np.int64)

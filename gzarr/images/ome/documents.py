@@ -161,6 +161,14 @@ class Multiscale:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+def new_multiscale(
+    axes: tuple[ImageAxis, ...], version: str, scale: Numbers, translation: Numbers, **more: Any
+) -> Multiscale:
+    """The metadata of an image of level 0 alone."""
+    level = Dataset("0", scale, translation)
+    return Multiscale(axes=axes, datasets=(level,), version=version, type="none", metadata={}, **more)
+
+
 def ome_attributes(attributes: Mapping[str, Any], zarr_format: int) -> Mapping[str, Any]:
     """The attributes of OME-Zarr: all of a v2 group, those under "ome" of a v3 group. Empty if there are none."""
     found = attributes.get("ome", {}) if zarr_format == 3 else attributes

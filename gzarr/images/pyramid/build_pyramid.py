@@ -17,7 +17,7 @@ from gzarr.images.create import put_image
 from gzarr.images.image import Image, open_image
 from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.axes import new_axes
-from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale
+from gzarr.images.ome.documents import VERSION_OF, Multiscale, new_multiscale
 from gzarr.images.pyramid import making
 from gzarr.images.pyramid.building import method_name, plan
 from gzarr.images.pyramid.device_memory import left_nbytes, sharing
@@ -237,7 +237,4 @@ def _of_array(array: Array) -> Multiscale:
     """The metadata of an image that is made of an array."""
     names = array.dimension_names
     axes = new_axes(names if names and all(names) else None, array.ndim, None)
-    first = Dataset("0", (1.0,) * array.ndim, (0.0,) * array.ndim)
-    return Multiscale(
-        axes=axes, datasets=(first,), version=VERSION_OF[array.metadata.zarr_format], type="none", metadata={}
-    )
+    return new_multiscale(axes, VERSION_OF[array.metadata.zarr_format], (1.0,) * array.ndim, (0.0,) * array.ndim)

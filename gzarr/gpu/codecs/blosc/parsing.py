@@ -29,17 +29,8 @@ FLAG_SHUFFLE, FLAG_MEMCPY, FLAG_BITSHUFFLE, FLAG_WHOLE = 1, 2, 4, 16
 #: Larger elements are not split, nor are blocks of fewer elements (MAX_SPLITS, MIN_BUFFERSIZE of c-blosc).
 MOST_SPLITS, LEAST_SPLIT = 16, 128
 
-HEADER = np.dtype(
-    [
-        ("version", "u1"),
-        ("version_lz", "u1"),
-        ("flags", "u1"),
-        ("typesize", "u1"),
-        ("nbytes", "<u4"),
-        ("blocksize", "<u4"),
-        ("cbytes", "<u4"),
-    ]
-)
+_BYTES, _WORDS = ("version", "version_lz", "flags", "typesize"), ("nbytes", "blocksize", "cbytes")
+HEADER = np.dtype([*((name, "u1") for name in _BYTES), *((name, "<u4") for name in _WORDS)])
 
 
 #: What is known of a frame: struct Frame of `gpu/native/device.h`.
