@@ -16,7 +16,7 @@ from gzarr.errors import ChunkError
 from gzarr.errors.escaping import as_lines, escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata.conventions import Stated, stated_by, translate
-from gzarr.metadata.documents import expect_node, members, read_node
+from gzarr.metadata.documents import expect_node, kind_of, members, read_node
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta
 
 
@@ -142,10 +142,10 @@ def compare_places(
     pairs: list[_Pair] = []
     for path, one, two in _nodes((a, b), "", (metas[0], metas[1])):
         if one is None or two is None:
-            present = _kind(one or two)
+            present = kind_of(one or two)
             found.append(Difference(path, "member", present if one else "missing", present if two else "missing"))
-        elif _kind(one) != _kind(two):
-            found.append(Difference(path, "kind", _kind(one), _kind(two)))
+        elif kind_of(one) != kind_of(two):
+            found.append(Difference(path, "kind", kind_of(one), kind_of(two)))
         else:
             found += _metadata(path, one, two)
             layout += _differing(path, _layout(one), _layout(two))
@@ -191,10 +191,6 @@ def _nodes(
 
 
 # -- metadata ----------------------------------------------------------------------------------------------------------
-
-
-def _kind(meta: NodeMeta | None) -> str:
-    return "an array" if isinstance(meta, ArrayMeta) else "a group"
 
 
 def _differing(path: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Difference]:

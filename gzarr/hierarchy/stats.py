@@ -103,11 +103,6 @@ def _as_times(dtype: np.dtype[Any], found: Stats, part: "_Moments") -> Stats:
     return replace(found, n_nan=found.n_missing, n_missing=0, std=std, **made)
 
 
-def _as_numpy(dtype: np.dtype[Any], part: "_Moments") -> tuple[Any, Any]:
-    """The limits of a histogram in the type whose arithmetic NumPy uses for its edges; NumPy's own of no numbers."""
-    return (dtype.type(part.low), dtype.type(part.high)) if part.n else (0, 1)
-
-
 def _finite(array: GzarrArray, limits: tuple[Any, Any]) -> tuple[Any, Any]:
     """The limits of a histogram. Raises: ValueError if they are not finite."""
     if all(map(math.isfinite, limits)):
@@ -248,7 +243,8 @@ def _histogram(
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """The histogram of the elements, or of the times that they stand for."""
     # The same numbers for edges and bins: with limits of another type, NumPy rounds the places of bins otherwise.
-    limits = _finite(array, limits or _as_numpy(array.dtype, part))
+    scalar = array.dtype.type
+    limits = _finite(array, limits or ((scalar(part.low), scalar(part.high)) if part.n else (0, 1)))
     origin = None if time is None else int(limits[0])
     if origin is not None:  # nanoseconds of today are too many for edges in floats, unless they begin with 0
         limits = 0.0, float(int(limits[1]) - origin or 1)

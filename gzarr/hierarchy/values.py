@@ -42,7 +42,8 @@ def broadcast_to_shape(value: Any, dtype: np.dtype[Any], selection: Selection, a
     """Return a value as something of the selection's shape."""
     shape = selection.shape + dtype.shape
     if not isinstance(value, np.ndarray) and is_lazy(value):
-        fits = len(shape) > 0 and tuple(value.shape) == shape and _is_of_slices(selection)
+        by_slices = isinstance(selection, Box) and selection.view is None and {*map(type, selection.axes)} <= {Range}
+        fits = by_slices and len(shape) > 0 and tuple(value.shape) == shape
         if fits and is_separate(value, array.store, array.path) and _casts_surely(value.dtype, dtype.base):
             return value
         value = computed(value, dtype.base, array.backend)
@@ -91,16 +92,6 @@ def _casts_surely(given: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     if lacks_unit(dtype) and not given.isnative:
         return False
     return np.can_cast(given, dtype, "unsafe") and (given.kind not in "OSUT" or dtype.kind in (given.kind, "O"))
-
-
-def _is_of_slices(selection: Selection) -> bool:
-    """Return whether each part of a selection can be cut out of a value by slices alone.
-
-    Everything that has a shape knows slices.
-    """
-    if not isinstance(selection, Box) or selection.view is not None:
-        return False
-    return all(isinstance(axis, Range) for axis in selection.axes)
 
 
 def check_out(out: AnyArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:

@@ -212,7 +212,8 @@ class Slots:
 def cut_boxes(starts: Indices, size: tuple[int, ...], grid: Grid) -> Fragments:
     """Cut boxes, which are within the array, along the grid. starts: (n, ndim). Raises: SelectionError."""
     n = len(starts)
-    _check_numbers(grid)
+    if nchunks(grid) > _MAX_NCHUNKS:
+        raise SelectionError(f"the array has {nchunks(grid)} chunks, more than have numbers of 64 bits")
     if 0 in size:
         n, starts = 0, starts[:0]
     cut = [i for i, axis in enumerate(grid) if axis.nchunks > 1]
@@ -329,11 +330,6 @@ def chunk_numbers(coords: Indices, grid: Grid) -> Indices:
     for i, axis in enumerate(grid):
         numbers = numbers * axis.nchunks + coords[:, i]
     return numbers
-
-
-def _check_numbers(grid: Grid) -> None:
-    if nchunks(grid) > _MAX_NCHUNKS:
-        raise SelectionError(f"the array has {nchunks(grid)} chunks, more than have numbers of 64 bits")
 
 
 def _moved(firsts: Indices, by_owner: Indices) -> Indices:

@@ -273,16 +273,10 @@ def _index_spans(indices: Indices, axis: Axis) -> Sequence[Span]:
             continue
         inside = indices[first:last] - low
         size = min(high, axis.extent) - low
-        full = last - first >= size and _takes_all(inside, size)
+        full = last - first >= size and np.unique(inside).size == size
         out: slice | Indices = slice(first, last) if order is None else _as_slice(order[first:last])
         spans.append(Span(chunk, _as_slice(inside), out, full))
     return tuple(spans)
-
-
-def _takes_all(indices: Indices, size: int) -> bool:
-    taken = np.zeros(size, np.bool_)
-    taken[indices] = True
-    return bool(taken.all())
 
 
 def _as_slice(indices: Indices) -> slice | Indices:

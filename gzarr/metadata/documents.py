@@ -48,10 +48,10 @@ def read_node(store: Store, path: str, zarr_format: ZarrFormat | None = None) ->
 def found_instead(store: Store, path: str, meta: NodeMeta | None) -> str:
     """What is at a path instead of the node that was looked for, in words; ``meta`` is what `read_node` found."""
     if meta is not None:
-        return f"{_kind(meta)} is there"
+        return f"{kind_of(meta)} is there"
     other = read_node(store, path)
     if other is not None:
-        return f"{_kind(other)} of Zarr v{other.zarr_format} is there, not of v{5 - other.zarr_format}"
+        return f"{kind_of(other)} of Zarr v{other.zarr_format} is there, not of v{5 - other.zarr_format}"
     return occupant(store, path) or "it does not exist"
 
 
@@ -80,7 +80,8 @@ def expect_node(store: Store, path: str, meta: NodeMeta | None) -> NodeMeta:
     raise NodeNotFoundError(f"neither an array nor a group at {where!r}: {found}")
 
 
-def _kind(meta: NodeMeta) -> str:
+def kind_of(meta: NodeMeta | None) -> str:
+    """What metadata are of, in words."""
     return "an array" if isinstance(meta, ArrayMeta) else "a group"
 
 

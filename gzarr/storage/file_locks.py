@@ -65,15 +65,13 @@ _held: "dict[tuple[int, str], FileLock]" = {}
 
 def has_locks() -> bool:
     """Whether all files can be locked, as far as is known."""
-    return fcntl is not None and not _lockless and file_locker() is not None
+    return not _lockless and file_locker() is not None
 
 
 def is_lockable(path: str) -> bool:
     """Whether a file can be locked, as far as is known."""
-    if fcntl is None or file_locker() is None:
-        return False
-    if not _lockless:
-        return True
+    if not _lockless or file_locker() is None:
+        return has_locks()
     try:
         return os.stat(os.path.dirname(path)).st_dev not in _lockless
     except OSError:
@@ -157,7 +155,7 @@ class FileLock:
         held = held_lock(self.path)
         if held is not None:
             return held
-        if fcntl is None or self._lock is None or (_lockless and not is_lockable(self.path)):
+        if self._lock is None or (_lockless and not is_lockable(self.path)):
             return None
         _held[self._key] = self
         while True:

@@ -351,7 +351,7 @@ def remedy(error: Exception, text: str, *, is_refused: bool, is_unreachable: boo
     text: its message. is_refused, is_unreachable: whether its class says that the server requires other credentials, or
     did not answer.
     """
-    if _is_expired(text):
+    if any(words in text for words in _EXPIRED):
         return "\nThe credentials have expired: open the store with new ones (storage_options=, environment)"
     if is_refused or any(word in text for word in _CREDENTIALS):
         return (
@@ -371,8 +371,5 @@ def remedy(error: Exception, text: str, *, is_refused: bool, is_unreachable: boo
 
 #: Words of servers, and of those who look for credentials.
 _CREDENTIALS = ("redential", "169.254.169.254", "InvalidAccessKeyId", "AccessDenied", "Forbidden")
-
-
-def _is_expired(text: str) -> bool:
-    """Whether a server says that credentials were valid once: Amazon's and Google's, and what s3fs makes of it."""
-    return any(words in text for words in ("ExpiredToken", "oken has expired", "Request has expired"))
+#: What servers say of credentials that were valid once: Amazon's and Google's, and what s3fs makes of it.
+_EXPIRED = ("ExpiredToken", "oken has expired", "Request has expired")

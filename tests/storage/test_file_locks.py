@@ -21,7 +21,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import StoreError
-from gzarr.storage import LocalStore, file_holding, file_locks, leftover_files, local_files, rules
+from gzarr.storage import LocalStore, file_holding, file_locks, leftover_files, local_files, lock_kinds, rules
 from gzarr.storage.base import Buffer
 from gzarr.storage.changing import change_object
 from gzarr.storage.file_locks import temporary_path
@@ -441,7 +441,7 @@ def test_where_there_are_no_locks_one_warning_says_so(tmp_path: Path, monkeypatc
 
 
 def test_a_system_without_flock_replaces_files_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (file_locks, leftover_files):
+    for module in (file_locks, leftover_files, lock_kinds):
         monkeypatch.setattr(module, "fcntl", None)
     monkeypatch.setattr(file_holding, "resource", None)
     use_without_locks(LocalStore(tmp_path), tmp_path)
