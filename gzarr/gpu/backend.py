@@ -44,7 +44,7 @@ from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.launching import element_of, has_element, is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
 from gzarr.gpu.pipeline.placing import is_small, place_from_host, place_parts
-from gzarr.gpu.pipeline.write import OnHost, buffers_of, encode_batch, values_of
+from gzarr.gpu.pipeline.write import buffers_of, download_parts, encode_batch, values_of
 from gzarr.gpu.reading.host import HostReader, phase_of
 from gzarr.gpu.reading.select import ReaderChoice, choose_reader
 from gzarr.indexing.copies import Slots
@@ -289,7 +289,8 @@ class GpuBackend:
             if not self._device.owns(value):
                 return encode(value, parts, fields)
             with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
-                return encode(OnHost(pipeline_slot, value), parts, fields)
+                pieces = download_parts(pipeline_slot, plan, value, parts)
+            return encode(pieces, [part._replace(out=i) for i, part in enumerate(parts)], fields)
         # A lazy value, such as another array of gzarr, is read before this write holds a pipeline slot.
         values = values_of(self._device, plan, value, parts, fields)
         is_read = not isinstance(value, np.ndarray) and not self._device.owns(value)

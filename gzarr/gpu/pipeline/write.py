@@ -33,7 +33,7 @@ from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import row_threads
 from gzarr.gpu.kernels.sources import UNIT_NBYTES
-from gzarr.gpu.pipeline.batches import positions
+from gzarr.gpu.pipeline.batches import in_batches, positions
 from gzarr.gpu.pipeline.copies import (
     BoxCopies,
     Memory,
@@ -47,7 +47,7 @@ from gzarr.gpu.pipeline.copies import (
 )
 from gzarr.gpu.pipeline.launching import element_of, gather, launch_rows
 from gzarr.gpu.pipeline.placement import DevicePlan, EncodePlan
-from gzarr.gpu.pipeline.placing import decoded, packed
+from gzarr.gpu.pipeline.placing import decoded, of_packed, packed
 from gzarr.indexing.plan import Part
 from gzarr.indexing.tables import CopyTable
 from gzarr.profiling.recorder import stage
@@ -71,14 +71,15 @@ def values_of(device: Device, plan: DevicePlan, value: Any, parts: Sequence[Part
         if not why_not_cast(value.dtype, dtype):
             memory = memory_of(device, value)
             return lambda context, some: (_gathered(plan, parts[some], memory), memory)
-        pieces: Sequence[Any] = [value[part.out] for part in parts]
-    elif isinstance(value, np.ndarray):
+        return lambda context, some: separate(
+            context, packed(context, _on_host(context, plan, value, parts[some]), dtype), some
+        )
+    if isinstance(value, np.ndarray):
         return lambda context, some: separate(context, packed(context, _views(value, parts[some]), dtype), some)
-    else:
-        pieces = [_adopted(device, value[part.out], dtype) for part in parts]
-        dtypes = {piece.dtype for piece in pieces}
-        if len(dtypes) == 1 and all(map(device.owns, pieces)) and not why_not_cast(pieces[0].dtype, dtype):
-            return lambda context, some: separate(context, _of_arrays(device, pieces[some]), some)
+    pieces = [_adopted(device, value[part.out], dtype) for part in parts]
+    dtypes = {piece.dtype for piece in pieces}
+    if len(dtypes) == 1 and all(map(device.owns, pieces)) and not why_not_cast(pieces[0].dtype, dtype):
+        return lambda context, some: separate(context, _of_arrays(device, pieces[some]), some)
 
     def downloaded(context: BatchContext, some: slice) -> tuple[BoxCopies, Memory]:
         there = [device.download(piece) if device.owns(piece) else np.asarray(piece) for piece in pieces[some]]
@@ -105,23 +106,37 @@ def _gathered(plan: DevicePlan, parts: Sequence[Part], memory: Memory) -> BoxCop
     return box_copies(plan, distinct(table), memory, plan.order)
 
 
-class OnHost:
-    """An array on the device whose parts are NumPy arrays, for the host to write.
+def download_parts(
+    pipeline_slot: PipelineSlot, plan: DevicePlan | None, value: Array, parts: Sequence[Part]
+) -> list[NDArray[Any]]:
+    """The parts of an array on the device, for the host to write. Raises: DeviceError."""
+    if plan is None or value.ndim > (len(parts[0].out) if isinstance(parts[0].out, tuple) else 1):
+        # Of objects or times, or a field whose elements are arrays.
+        return [pipeline_slot.device.download(value[part.out]) for part in parts]
+    chunk, pieces = plan.chunk, list[NDArray[Any]]()
 
-    Parts are downloaded in the order of the pipeline slot's stream.
-    """
+    def download_some(some: slice) -> None:
+        context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot)
+        pieces.extend(_on_host(context, plan, value, parts[some]))
+        context.drop()
 
-    def __init__(self, pipeline_slot: PipelineSlot, value: Array) -> None:
-        self._pipeline_slot = pipeline_slot
-        self._value = value
-        self.shape, self.dtype = value.shape, value.dtype
+    in_batches(
+        pipeline_slot, len(parts), 2 * value.nbytes // len(parts), download_some, lambda i: (parts[i].coords, chunk)
+    )
+    return pieces
 
-    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
-        """One part. Raises: OverLimitError if a copy of it does not fit into the pipeline slot."""
-        mark = self._pipeline_slot.memory.mark()
-        piece: np.ndarray[Any, Any] = self._pipeline_slot.device.download(self._value[index])
-        self._pipeline_slot.memory.rewind(mark)
-        return piece
+
+def _on_host(context: BatchContext, plan: DevicePlan, value: Array, parts: Sequence[Part]) -> list[NDArray[Any]]:
+    """The parts of an array on the device, packed there and brought to the host in one copy."""
+    memory = memory_of(context.device, value)
+    copies = box_copies(plan, table_of(plan, parts), memory)
+    native, sizes = value.dtype.newbyteorder("="), copies.nelements
+    rows, _ = new_rows(context, len(parts), int(sizes.max()) * native.itemsize)
+    gather(context, plan, of_packed(copies), memory, rows)
+    dtype = plan.stored if plan.stored.newbyteorder("=") == native else native
+    there = context.device.download(rows.reshape(-1), context.result(rows.nbytes)).view(dtype).reshape(len(parts), -1)
+    shapes = copies.counts[np.argsort(copies.order)].T.tolist()
+    return [row[:n].reshape(shape) for row, n, shape in zip(there, sizes.tolist(), shapes, strict=True)]
 
 
 def _of_arrays(device: Device, pieces: Sequence[Array]) -> Memory:

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numcodecs import BZ2, Zstd
 
 import gzarr
 from gzarr.gpu.pipeline.batches import NEVER
 from gzarr.testing import transfers
 from tests.gpu.hardware.opening import cuda_backend
 from tests.gpu.hardware.test_hardware_device import pool_of
-from tests.gpu.pipeline.test_write import OF_RECORDS, RECORD, write_fields
+from tests.gpu.pipeline.test_write import DATA, OF_RECORDS, RECORD, write_fields, write_parts
 
 pytestmark = pytest.mark.gpu
 
@@ -94,6 +95,14 @@ def test_layouts_and_dtypes_of_device_values(cuda: Any, dtype: str) -> None:
         np.testing.assert_array_equal(stored_in(array), expected)
     array[:] = cuda.cupy.asarray(values[:1])
     np.testing.assert_array_equal(stored_in(array), np.broadcast_to(values[:1].astype("i4"), VALUES.shape))
+
+
+@pytest.mark.parametrize(("codec", "dtype"), [(BZ2(1), "i4"), (BZ2(1), "f4"), (Zstd(1), "f8")])
+def test_what_the_host_casts_or_encodes_comes_down_at_once(cuda: Any, codec: Any, dtype: str) -> None:
+    stored = gzarr.create_array({}, shape=DATA.shape, chunks=(5, 4), dtype="i4", compressor=codec, zarr_format=2)
+    with transfers() as counted:
+        write_parts(gzarr.open_array(stored.store, device=cuda_backend(cuda)), cuda.cupy.asarray, dtype)
+    assert counted.inside.to_host.count < 50  # five writes of up to 121 chunks
 
 
 def test_equal_to_the_fill_value_is_not_stored(cuda: Any) -> None:

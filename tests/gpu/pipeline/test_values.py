@@ -147,18 +147,6 @@ def test_what_a_gpu_has_no_dtype_for_comes_back_from_the_host_with_the_reason(dt
     }
 
 
-def test_records_come_from_the_host_and_their_fields_from_the_device():
-    data = np.zeros(11, [("a", "<i4"), ("b", "<f8")])
-    data["a"], data["b"] = DATA[0], DATA[1]
-    device = EmulatedDevice(arrays="device")
-    z = gzarr.array(data, chunks=4, device=GpuBackend(device))
-    assert type(z[:]) is np.ndarray
-    np.testing.assert_array_equal(z[:], data)
-    assert {row.where for row in z.placement} == {"host"}
-    assert "one field of numbers is read and written on emulated" in z.placement[0].why
-    np.testing.assert_array_equal(z["b"].get(), data["b"])
-
-
 @pytest.mark.parametrize("endian", ["little", "big"])
 @pytest.mark.parametrize("compressor", [gzarr.codecs.ZstdCodec(), numcodecs.BZ2()], ids=["zstd", "bz2"])
 def test_fields_are_read_in_the_byte_order_of_the_bytes_codec(endian, compressor):
