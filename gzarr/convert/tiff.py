@@ -124,21 +124,11 @@ def _sources(series: Any, path: Path, name: str) -> list[Source]:
 def _source(level: ImageLevel, objects: list[tuple[Store, str]], name: str) -> Source:
     contents = Contents({"zarr.json": level.document({})}, {"": level.chunks}, objects)
     array = open_array(VirtualStore(lambda: contents, name), "r", device="cpu")
+    grid = regular_grid(level.shape, None if level.is_run else level.chunk_shape)
+    options = {"chunks": level.chunk_shape} if level.is_tiled else {}
+    how: dict[str, Any] = {"attributes": level.attributes, "options": options, "mask_value": level.nodata}
     dtype = level.dtype.newbyteorder("=")
-    return of_file(
-        Source(
-            name=name,
-            shape=level.shape,
-            dtype=dtype,
-            itemsize=dtype.itemsize,
-            read=array.__getitem__,
-            grid=regular_grid(level.shape, None if level.is_run else level.chunk_shape),
-            attributes=level.attributes,
-            dimension_names=level.dimension_names,
-            options={"chunks": level.chunk_shape} if level.is_tiled else {},
-            mask_value=level.nodata,
-        )
-    )
+    return of_file(replace(from_array(array), name=name, dtype=dtype, grid=grid, array=None, **how))
 
 
 # -- to TIFF -----------------------------------------------------------------------------------------------------------

@@ -41,12 +41,10 @@ class Holding(HeldLocks):
     tidy : callable
         Called with directories that may have been made for a lock alone.
     lenient : bool
-        Whether to go on without a lock where the directory cannot be written.
-    nested : bool
-        Whether the thread may hold one of the locks already.
+        Whether to go on without a lock where the directory cannot be written, and where the thread holds it already.
     """
 
-    __slots__ = ("_fail", "_inner", "_lenient", "_locks", "_nested", "_paths", "_tidy")
+    __slots__ = ("_fail", "_inner", "_lenient", "_locks", "_paths", "_tidy")
 
     def __init__(
         self,
@@ -56,13 +54,12 @@ class Holding(HeldLocks):
         tidy: Callable[[str], None],
         *,
         lenient: bool = False,
-        nested: bool = True,
     ) -> None:
         self._inner = inner
         self._paths = paths
         self._fail = fail
         self._tidy = tidy
-        self._lenient, self._nested = lenient, nested
+        self._lenient = lenient
         self._locks: list[FileLock] = []
 
     def _take(self) -> None:
@@ -79,7 +76,7 @@ class Holding(HeldLocks):
                     raise self._fail(path, error) from error
                 lock.close()
             else:
-                if not (self._nested or taken is lock or taken is None):
+                if not (self._lenient or taken is lock or taken is None):
                     raise reentered(repr(path))
 
     def _release(self) -> None:

@@ -167,7 +167,7 @@ class LocalStore(Store):
         if len(keys) > 1:
             keys = sorted(keys, key=lambda key: str(self.lock_name(key)))
         paths = [self._prefix + key for key in keys]
-        return self._holding(_NO_LOCK, paths, nested=False)  # locks of files exclude threads, too
+        return self._holding(_NO_LOCK, paths)  # locks of files exclude threads, too
 
     def node_locked(self, key: str) -> AbstractContextManager[Any]:
         """Lock a node against changes by others, in other processes too.
@@ -186,10 +186,8 @@ class LocalStore(Store):
         check_path(key)
         return inner if self.read_only else self._holding(inner, (self._prefix + key,), lenient=True)
 
-    def _holding(
-        self, inner: AbstractContextManager[Any], paths: Sequence[str], *, lenient: bool = False, nested: bool = True
-    ) -> AbstractContextManager[Any]:
-        return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient, nested=nested)
+    def _holding(self, inner: AbstractContextManager[Any], paths: Sequence[str], *, lenient: bool = False) -> Holding:
+        return Holding(inner, paths, partial(self._failed, "lock"), self._prune, lenient=lenient)
 
     def _documents_locked(self, path: str) -> AbstractContextManager[Any]:
         """Lock the documents of a node whose directory is about to go: a change under way would come back after it."""
