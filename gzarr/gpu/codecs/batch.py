@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gzarr.backend import Array
 from gzarr.codecs.spec import CodecSpec, Step
 from gzarr.errors import CodecError
+from gzarr.gpu.codecs.refusing import refuse
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Outcome, Table
 from gzarr.gpu.kernels.parts import Shuffles
@@ -148,17 +149,6 @@ class Encoded:
         return self.addresses.size
 
 
-def refuse(codec: str, bad: NDArray[np.bool_], describe: Callable[[int], str], items: Table | None = None) -> None:
-    """Raise CodecError for the first chunk with a bad item, if any.
-
-    describe: gives the message for an item. items: the chunk of the batch that each belongs to; None if it is its own.
-    """
-    if bad.any():
-        which = np.flatnonzero(bad)
-        i = int(which[0] if items is None else which[items[which].argmin()])
-        raise CodecError(f"{codec}: {describe(i)}", index=i if items is None else int(items[i]), codec=codec)
-
-
 @dataclass(slots=True)
 class BatchContext:
     """One batch under way.
@@ -251,16 +241,6 @@ Encoder: TypeAlias = Callable[[BatchContext, Any], Chunks | Encoded]
 DecoderFactory: TypeAlias = Callable[[Step, Device], Decoder | str]
 EncoderFactory: TypeAlias = Callable[[Step, Device], Encoder | str]
 
-#: Largest stream that every decoder takes (nvCOMP counts some sizes in 31 bits).
-MAX_STREAM_NBYTES = 2**31 - 1
-#: The reason for the host to run a step if there is no better one.
-UNFIT = "the device cannot run it for this data type, size or configuration"
-
-
-def headers_on_host(spec: CodecSpec) -> str | None:
-    """The `DeviceCodec.host_round_trip` of codecs whose headers are read on the host."""
-    return f"headers of {spec.name} are read on the host"
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceCodec:
@@ -299,12 +279,6 @@ class DeviceCodec:
     host_round_trip: Callable[[CodecSpec], str | None] | None = None
     is_suffix: bool = False
     host_may_lack: bool = False
-
-
-def decoded_nbytes(step: Step) -> int | None:
-    """Decoded size of a step's chunks, if the device can hold such a stream."""
-    nbytes = step.decoded.nbytes
-    return nbytes if nbytes is not None and 0 < nbytes <= MAX_STREAM_NBYTES else None
 
 
 def measure(buffers: Sequence[Any]) -> Table:

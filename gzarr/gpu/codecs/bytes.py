@@ -11,19 +11,9 @@ import numpy as np
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import ArrayRepr, Step
-from gzarr.gpu.codecs.batch import (
-    UNFIT,
-    BatchContext,
-    Chunks,
-    Decoder,
-    DeviceCodec,
-    Encoded,
-    Encoder,
-    Streams,
-    decoded_nbytes,
-    swap_unit,
-)
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Decoder, DeviceCodec, Encoded, Encoder, Streams, swap_unit
 from gzarr.gpu.codecs.filters import Filter, filter_codec
+from gzarr.gpu.codecs.refusing import UNFIT, decoded_nbytes
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels import BYTE_SHUFFLED

@@ -20,7 +20,8 @@ from gzarr.backend import Array
 from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import Step
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import UNFIT, BatchContext, Chunks, Decoder, DeviceCodec, Encoded, Encoder, Streams, refuse
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Decoder, DeviceCodec, Encoded, Encoder, Streams
+from gzarr.gpu.codecs.refusing import UNFIT, refuse
 from gzarr.gpu.codecs.transfers import ROOM, byte_ranges, copy_pieces, new_places, unshuffled, upload_tables
 from gzarr.gpu.device.nvcomp_tables import status_text
 from gzarr.gpu.device.protocol import Table

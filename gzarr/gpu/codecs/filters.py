@@ -21,7 +21,8 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.cpu.compiled.filters import quantum
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs import floats
-from gzarr.gpu.codecs.batch import UNFIT, BatchContext, Chunks, DeviceCodec, decoded_nbytes, has_dtype
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, DeviceCodec, has_dtype
+from gzarr.gpu.codecs.refusing import UNFIT, decoded_nbytes
 from gzarr.gpu.codecs.transfers import as_chunks, as_rows, rows_as_chunks, unshuffled
 
 #: Works on all chunks of a batch: uint8 (n, bytes before) -> uint8 (n, bytes after), both on the device.

@@ -21,21 +21,9 @@ from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums, transfers
 from gzarr.gpu.codecs import envelopes as env
-from gzarr.gpu.codecs.batch import (
-    ALIGNMENT,
-    UNFIT,
-    BatchContext,
-    Chunks,
-    Decoder,
-    DeviceCodec,
-    Encoded,
-    Encoder,
-    Streams,
-    decoded_nbytes,
-    headers_on_host,
-    refuse,
-)
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Decoder, DeviceCodec, Encoded, Encoder, Streams
 from gzarr.gpu.codecs.envelopes import Bytes, Mask, Sizes, Stored
+from gzarr.gpu.codecs.refusing import UNFIT, decoded_nbytes, headers_on_host, refuse
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.profiling.recorder import stage

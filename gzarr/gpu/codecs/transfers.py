@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from gzarr.backend import Array
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams, refuse
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, Streams
+from gzarr.gpu.codecs.refusing import refuse
 from gzarr.gpu.device.nvcomp_tables import CODECS as NVCOMP
 from gzarr.gpu.device.nvcomp_tables import compress_alignment, status_text
 from gzarr.gpu.device.protocol import Table

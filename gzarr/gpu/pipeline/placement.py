@@ -20,8 +20,9 @@ from gzarr.codecs.spec import ArrayRepr, Codec, Repr, Step
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import DeviceError
 from gzarr.gpu.codecs import device_codec
-from gzarr.gpu.codecs.batch import UNFIT, Decoder, DeviceCodec, Encoder
+from gzarr.gpu.codecs.batch import Decoder, DeviceCodec, Encoder
 from gzarr.gpu.codecs.bytes import NATIVE, stored_dtype
+from gzarr.gpu.codecs.refusing import UNFIT
 from gzarr.gpu.device.protocol import Device
 
 

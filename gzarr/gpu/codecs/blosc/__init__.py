@@ -12,22 +12,12 @@ from gzarr.codecs.spec import Step
 from gzarr.cpu.codecs import factory_for
 from gzarr.cpu.compiled import library
 from gzarr.gpu.codecs import checksums
-from gzarr.gpu.codecs.batch import (
-    UNFIT,
-    BatchContext,
-    Chunks,
-    Decoder,
-    DeviceCodec,
-    Encoded,
-    Encoder,
-    Streams,
-    decoded_nbytes,
-    headers_on_host,
-)
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Decoder, DeviceCodec, Encoded, Encoder, Streams
 from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
+from gzarr.gpu.codecs.refusing import UNFIT, decoded_nbytes, headers_on_host
 from gzarr.gpu.codecs.transfers import as_rows, copy_streams, decode_on_host, decompress, new_rows, rows_as_chunks
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PLAIN

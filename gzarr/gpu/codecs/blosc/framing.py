@@ -21,9 +21,10 @@ from gzarr.codecs.numcodecs import NumcodecsCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.codecs.compressors import MAX_TYPESIZE
 from gzarr.gpu.codecs import checksums, transfers
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, decoded_nbytes
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded
 from gzarr.gpu.codecs.blosc import parsing
 from gzarr.gpu.codecs.envelopes import ZLIB_HEAD, ZLIB_HEADER, ZLIB_TRAILER
+from gzarr.gpu.codecs.refusing import decoded_nbytes
 from gzarr.gpu.device.nvcomp_tables import CODECS
 from gzarr.gpu.device.protocol import Table
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
