@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,7 @@ def from_rasterio(source: Any, dest: Any, **kwargs: Any) -> Image:
         ``spatial:transform``, as `from_tiff` writes them.
     """
     rasterio = require("rasterio", "raster", "from_rasterio")
-    if hasattr(source, "dtypes"):
-        return _from_opened(rasterio, source, dest, kwargs)
-    with rasterio.open(source) as file:
+    with nullcontext(source) if hasattr(source, "dtypes") else rasterio.open(source) as file:
         return _from_opened(rasterio, file, dest, kwargs)
 
 
