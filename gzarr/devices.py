@@ -167,13 +167,13 @@ def gpu_placement(steps: tuple[Step, ...], chunk: ArrayRepr, *, whole_records: b
     if chunk.nbytes is None:
         return tuple(Placement(step.spec.name, "host", "Python objects live on the host") for step in steps)
     # Planning asks no more of a device: here it has all of nvCOMP's decoders and encoders.
-    any_gpu: Any = SimpleNamespace(name="cuda", decoders=lambda: DECODERS, encoders=lambda: ENCODERS)
+    any_gpu: Any = SimpleNamespace(name="cuda", decoders=DECODERS, encoders=ENCODERS)
     placement = make_device_plan(steps, chunk, host.codecs, any_gpu, strict=False)[1]
     if gpu_has_dtype(chunk.dtype) or (chunk.dtype.names is not None and not whole_records):
         return placement
     why = f"arrays on a GPU cannot have dtype {chunk.dtype}"
     if chunk.dtype.names is not None:
-        why = "records are put together on the host; reads of one field of numbers run on the GPU"
+        why = "records are put together on the host; one field of numbers is read and written on the GPU"
     return tuple(Placement(step.spec.name, "host", why) for step in steps)
 
 

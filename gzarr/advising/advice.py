@@ -276,7 +276,7 @@ def host_steps(specs: Sequence[CodecSpec], chunk: ArrayRepr) -> list[HostStep]:
     """The steps that a GPU would leave to the host, in encoding order."""
     steps = prepare(specs, chunk)
     on_host = []
-    # single fields of records are read on the device, with the same codecs
+    # single fields of records are read and written on the device, with the same codecs
     for step, placed in zip(steps, gpu_placement(steps, chunk, whole_records=False), strict=False):
         spec = step.spec
         if placed.where == "host":
