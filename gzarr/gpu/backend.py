@@ -29,17 +29,8 @@ from gzarr.gpu.codecs.batch import has_dtype
 from gzarr.gpu.codecs.floats import why_not_cast
 from gzarr.gpu.device.pipeline_slots import PipelineSlots
 from gzarr.gpu.device.protocol import Device
+from gzarr.gpu.pipeline import batches as batching
 from gzarr.gpu.pipeline.arrays import reduce_windows, reduces, take_rows
-from gzarr.gpu.pipeline.batches import (
-    NEVER,
-    Crossover,
-    Resources,
-    batch_nchunks,
-    crossover_for,
-    in_batches,
-    read_memory,
-    write_memory,
-)
 from gzarr.gpu.pipeline.eligibility import DeviceJobs
 from gzarr.gpu.pipeline.launching import element_of, has_element, is_placeable
 from gzarr.gpu.pipeline.placement import DevicePlan, make_device_plan
@@ -121,15 +112,15 @@ class GpuBackend:
         strict: bool = False,
         reader: str | HostReader = "auto",
         stream: Any = None,
-        small_reads: Crossover | None = None,
-        small_writes: Crossover | None = None,
+        small_reads: batching.Crossover | None = None,
+        small_writes: batching.Crossover | None = None,
     ) -> None:
         self.device = device.name
         self.xp: Any = device.xp
         self.strict = strict
         self.options = {"max_device_nbytes": max_device_nbytes, "strict": strict, "reader": reader}
-        self._small_reads = NEVER if strict else small_reads or crossover_for(device)
-        self._small_writes = NEVER if strict else small_writes or crossover_for(device)
+        self._small_reads = batching.NEVER if strict else small_reads or batching.crossover_for(device)
+        self._small_writes = batching.NEVER if strict else small_writes or batching.crossover_for(device)
         self._device = device
         self._host = CpuBackend()
         cap = max_device_nbytes or (
@@ -137,7 +128,9 @@ class GpuBackend:
         )
         self._pipeline_slots = PipelineSlots(device, cap, None if stream is None else device.as_stream(stream))
         self._reader, self._choice = choose_reader(reader)
-        self._resources = Resources(device, self._pipeline_slots, self._reader, self._small_reads, self._writes)
+        self._resources = batching.Resources(
+            device, self._pipeline_slots, self._reader, self._small_reads, self._writes
+        )
 
     @property
     def reader(self) -> ReaderChoice:
@@ -185,8 +178,8 @@ class GpuBackend:
     def batch_nchunks(self, chain: Chain | None, nchunks: int, nbytes: int, *, writing: bool) -> int:
         """How many chunks one batch should hold, so that all that it needs fits into a pipeline slot."""
         plan = None if chain is None else chain.prepared.plan
-        memory = write_memory(plan, nbytes) if writing else read_memory(plan, nbytes)
-        return batch_nchunks(nchunks, nbytes, memory, self._pipeline_slots.limit)
+        memory = batching.write_memory(plan, nbytes) if writing else batching.read_memory(plan, nbytes)
+        return batching.batch_nchunks(nchunks, nbytes, memory, self._pipeline_slots.limit)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
         """An uninitialized array on the device, in native byte order; on the host if the device lacks the dtype."""
@@ -305,8 +298,8 @@ class GpuBackend:
         with self._pipeline_slots.borrow(to_write=True) as pipeline_slot:
             for event in ready:
                 self._device.wait(pipeline_slot.stream, event)
-            cost = write_memory(plan, plan.chunk.nbytes or 1)
-            in_batches(pipeline_slot, len(parts), cost, encode_some, lambda i: (parts[i].coords, plan.chunk))
+            cost = batching.write_memory(plan, plan.chunk.nbytes or 1)
+            batching.in_batches(pipeline_slot, len(parts), cost, encode_some, lambda i: (parts[i].coords, plan.chunk))
         return encoded
 
     def run(self, task: Callable[[T], None], batches: Iterable[T], work: Work) -> None:
