@@ -5,11 +5,9 @@ import pytest
 
 @pytest.fixture(params=["cpu", "emulated"])
 def device(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+    return request.param
 
 
 @pytest.fixture(params=["0.4", "0.5"])
 def version(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+    return request.param

@@ -18,8 +18,7 @@ VALUES = np.arange(70, dtype="i4").reshape(10, 7) * 1000
 
 
 def attributes(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "attributes.json").read_text())
-    return found
+    return json.loads((folder / "attributes.json").read_text())
 
 
 def test_what_zarr_2_wrote_is_read() -> None:

@@ -153,8 +153,7 @@ class Recorder:
 
     def write(self, *args: Any) -> tuple[Any, ...]:
         self.calls.append(list(args))
-        found: tuple[Any, ...] = library._loaded()[0].write(*args)
-        return found
+        return library._loaded()[0].write(*args)
 
 
 def values(dtype: Any, shape: Sequence[int] = SHAPE) -> np.ndarray:

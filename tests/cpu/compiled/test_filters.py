@@ -122,8 +122,7 @@ def both(folder: Path, write: Any) -> np.ndarray:
     for ours, theirs in zip(read[:2], read[2:], strict=True):
         assert ours.dtype == theirs.dtype
         assert bits(ours) == bits(theirs)
-    found: np.ndarray = read[0]
-    return found
+    return read[0]
 
 
 @pytest.mark.parametrize(("dtype", "filters"), KNOWN, ids=repr)

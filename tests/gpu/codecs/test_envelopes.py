@@ -58,10 +58,7 @@ def contents(nbytes: int) -> list[bytes]:
 
 def usual(codec: str, chunks: Sequence[bytes], nbytes: int, filler: int = 0xA5) -> list[bool]:
     """Which chunks are usual."""
-    found: list[bool] = FORMATS[codec][0](
-        *staging_buffer_of(chunks, filler=filler), np.full(len(chunks), nbytes, np.int64)
-    ).tolist()
-    return found
+    return FORMATS[codec][0](*staging_buffer_of(chunks, filler=filler), np.full(len(chunks), nbytes, np.int64)).tolist()
 
 
 def check(codec: str, chunk: bytes, nbytes: int) -> None:

@@ -38,8 +38,7 @@ def opened(cuda: Any, compressor: Any, cap: int | None = 2_000_000) -> gzarr.Arr
 def used(array: gzarr.Array) -> np.ndarray:
     array[:32] = array[32:]
     array[:32] = DATA[:32]
-    found: np.ndarray = array[:].get()
-    return found
+    return array[:].get()
 
 
 def live() -> tuple[int, int]:

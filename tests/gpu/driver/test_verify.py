@@ -48,8 +48,7 @@ def ask(folder: Path, spoilt: str) -> tuple[str, list[str]]:
 
 def kept(folder: Path) -> dict[str, Any]:
     (path,) = (folder / "gzarr" / "self-checks").iterdir()
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    return json.loads(path.read_text())
 
 
 def test_a_gpu_that_passes_is_taken_and_checked_once(tmp_path: Path) -> None:

@@ -153,8 +153,7 @@ class DeviceBoxes:
         return device.upload(np.concatenate([np.zeros(offset, np.uint8), data, np.zeros(1, np.uint8)]))[offset:]
 
     def got(self, device: Any, there: Any) -> np.ndarray:
-        found: np.ndarray = device.download(there)[:-1]
-        return found
+        return device.download(there)[:-1]
 
 
 def _write(address: int, data: np.ndarray | None) -> None:

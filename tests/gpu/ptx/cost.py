@@ -107,8 +107,7 @@ def cost_of(entry: Entry, done: Run, tables: np.ndarray) -> Cost | None:
 
 def _are_in(ranges: np.ndarray, one: Accesses) -> np.ndarray:
     row = np.maximum(np.searchsorted(ranges[:, 0], one.addresses, "right") - 1, 0)
-    inside: np.ndarray = (ranges[row, 0] <= one.addresses) & (one.addresses < ranges[row, 1])
-    return inside
+    return (ranges[row, 0] <= one.addresses) & (one.addresses < ranges[row, 1])
 
 
 def _sectors(accesses: list[Accesses]) -> int:
