@@ -46,7 +46,8 @@ GPU void find_listed(const Part &part, const i32 *__restrict__ lists, Turn<EACH>
     }
 }
 
-// The units from `first` on. In place of those beyond the part, the last unit, so that loads need no condition.
+// The units from `first` on, which is in the part. In place of those beyond it, the last unit, so that loads need no
+// condition.
 template <int EACH> GPU Turn<EACH> find_units(const Part &part, const i32 *__restrict__ lists, u32 first) {
     Turn<EACH> turn;
     turn.first = first;
@@ -55,7 +56,7 @@ template <int EACH> GPU Turn<EACH> find_units(const Part &part, const i32 *__res
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         u32 unit = first + k * BLOCK_THREADS;
-        unit = unit < end ? unit : end;
+        if (k > 0) unit = unit < end ? unit : end;
         run[k] = divide(unit, part.by);
         u32 column = unit - run[k] * part.per_run;
         turn.from[k] = part.from_start + column * part.from_step;
@@ -106,7 +107,7 @@ GPU void copy_units(const Part &part, const Turn<EACH> &turn, const Load &load, 
         }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
-            if (turn.first + (begin + k) * BLOCK_THREADS >= n_units) continue;
+            if (begin + k > 0 && turn.first + (begin + k) * BLOCK_THREADS >= n_units) continue;
             store_words(to + (u64)turn.to[begin + k] * W, words[k]);
         }
     }
