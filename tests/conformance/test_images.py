@@ -13,19 +13,9 @@ import gzarr
 from gzarr.convert import from_tiff
 from gzarr.convert.microscopy import copy_image
 from gzarr.images import ImageWriter, create_image, map_overlap, open_image
-from tests.conformance.image_peers import (
-    CHECKS,
-    READERS,
-    SCALE,
-    UNIT,
-    WRITERS,
-    by_ome_zarr_io,
-    by_ome_zarr_pyramid,
-    objections,
-    quiet,
-)
+from tests.conformance import image_peers
 
-for _name in CHECKS:
+for _name in image_peers.CHECKS:
     pytest.importorskip(_name)
 
 Values = np.ndarray[Any, Any]
@@ -119,7 +109,7 @@ PRODUCTS: list[Callable[[Path, Any], None]] = [plane, volume, movie, channels, f
 @pytest.mark.parametrize("write", PRODUCTS, ids=lambda write: write.__name__)
 def test_validators_accept_what_gzarr_writes(write: Any, version: str, tmp_path: Path) -> None:
     write(tmp_path / "made.zarr", version)
-    assert objections(tmp_path / "made.zarr", version) == []
+    assert image_peers.objections(tmp_path / "made.zarr", version) == []
 
 
 def test_every_validator_sees_a_scale_of_the_wrong_length(tmp_path: Path) -> None:
@@ -129,7 +119,7 @@ def test_every_validator_sees_a_scale_of_the_wrong_length(tmp_path: Path) -> Non
     stored = json.loads(document.read_text())
     stored["attributes"]["ome"]["multiscales"][0]["datasets"][1]["coordinateTransformations"][0]["scale"] = [1.0, 1.0]
     document.write_text(json.dumps(stored))
-    assert {problem.partition(":")[0] for problem in objections(path, "0.5")} == set(CHECKS)
+    assert {problem.partition(":")[0] for problem in image_peers.objections(path, "0.5")} == set(image_peers.CHECKS)
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5", "0.6"])
@@ -141,9 +131,9 @@ def test_validators_accept_labels(version: str, tmp_path: Path) -> None:
     image.write_label(
         "few", values(image.shape, "u1") // 50, colors={1: (255, 0, 0, 255)}, properties={1: {"kind": "nucleus"}}
     )
-    assert objections(path, version) == []
-    assert objections(path / "labels/cells", version) == []
-    assert objections(path / "labels/few", version) == []
+    assert image_peers.objections(path, version) == []
+    assert image_peers.objections(path / "labels/cells", version) == []
+    assert image_peers.objections(path / "labels/few", version) == []
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
@@ -154,18 +144,20 @@ def test_validators_accept_collections(version: Any, tmp_path: Path) -> None:
     ) as writer:
         for name in ("left", "right", "left", "right"):
             writer.append(values((40, 50), "u2"), position=name)
-    assert by_ome_zarr_pyramid(path, version) == by_ome_zarr_io(path, version) == []  # the others know none
-    assert objections(path / "left", version) == objections(path / "right", version) == []
+    assert (
+        image_peers.by_ome_zarr_pyramid(path, version) == image_peers.by_ome_zarr_io(path, version) == []
+    )  # the others know none
+    assert image_peers.objections(path / "left", version) == image_peers.objections(path / "right", version) == []
 
 
 @pytest.mark.parametrize(
-    ("reader", "version"), [(name, v) for name in READERS for v in ("0.4", "0.5")] + [("ngff_zarr", "0.6")]
+    ("reader", "version"), [(name, v) for name in image_peers.READERS for v in ("0.4", "0.5")] + [("ngff_zarr", "0.6")]
 )
 @pytest.mark.parametrize("write", PRODUCTS, ids=lambda write: write.__name__)
 def test_others_read_what_gzarr_writes(write: Any, version: str, reader: str, tmp_path: Path) -> None:
     path = tmp_path / "made.zarr"
     write(path, version)
-    image, seen = open_image(path), READERS[reader](path, version)
+    image, seen = open_image(path), image_peers.READERS[reader](path, version)
     assert seen.axes == image.axes
     assert len(seen.levels) == len(image)
     for level, (scale, translation, found) in enumerate(seen.levels):
@@ -174,15 +166,15 @@ def test_others_read_what_gzarr_writes(write: Any, version: str, reader: str, tm
         np.testing.assert_array_equal(found, image[level][...])
 
 
-@pytest.mark.parametrize(("writer", "version"), WRITERS)
+@pytest.mark.parametrize(("writer", "version"), image_peers.WRITERS)
 def test_gzarr_reads_what_others_write(writer: str, version: str, tmp_path: Path) -> None:
     path, data = tmp_path / "theirs.zarr", values((2, 6, 40, 50), "u2")
-    with quiet():
-        WRITERS[writer, version](path, data, version)
-    image, seen = open_image(path, "r"), READERS["zarr" if version < "0.6" else writer](path, version)
+    with image_peers.quiet():
+        image_peers.WRITERS[writer, version](path, data, version)
+    image, seen = open_image(path, "r"), image_peers.READERS["zarr" if version < "0.6" else writer](path, version)
     assert (image.version, image.axes) == (version, tuple("czyx"))
-    assert image.units["z"] == image.units["x"] == UNIT
-    assert image.scale() == SCALE
+    assert image.units["z"] == image.units["x"] == image_peers.UNIT
+    assert image.scale() == image_peers.SCALE
     np.testing.assert_array_equal(image[0][...], data)
     assert len(image) == len(seen.levels)
     for level, (scale, translation, found) in enumerate(seen.levels):
@@ -214,6 +206,6 @@ def test_images_are_written_as_one_file_of_rfc_9(version: Any, tmp_path: Path) -
 
     assert rfc9_zip.read_ozx_version(tmp_path / "copy.ozx") == version
     assert rfc9_zip.read_ozx_json_first(tmp_path / "copy.ozx")
-    with quiet():
+    with image_peers.quiet():
         theirs = ngff_zarr.from_ngff_zarr(tmp_path / "copy.ozx", validate=True)
     np.testing.assert_array_equal(np.asarray(theirs.images[0].data), data)

@@ -10,108 +10,89 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from gzarr.storage import (
-    ABSStore,
-    CountingStore,
-    DBMStore,
-    DiskCache,
-    FsspecStore,
-    LMDBStore,
-    LocalStore,
-    LoggingStore,
-    LRUStoreCache,
-    MemoryStore,
-    MongoDBStore,
-    ObjectStore,
-    RedisStore,
-    SQLiteStore,
-    Store,
-    ThreadSynchronizer,
-    ZarrStore,
-    ZipStore,
-    open_store,
-    synchronized,
-)
+from gzarr import storage
 from tests.support.servers import AZURE_ACCOUNT, AZURE_KEY
 
 #: Makes an empty store; the request gives it the servers that it needs.
-Maker: TypeAlias = Callable[[Path, pytest.FixtureRequest], Store]
+Maker: TypeAlias = Callable[[Path, pytest.FixtureRequest], storage.Store]
 
 
 def _new_name() -> str:
     return f"data/{uuid.uuid4().hex}"
 
 
-def _zarr_store(name: str, *args: Any) -> Store:
+def _zarr_store(name: str, *args: Any) -> storage.Store:
     zarr_storage = pytest.importorskip("zarr.storage")
-    return ZarrStore(getattr(zarr_storage, name)(*args))
+    return storage.ZarrStore(getattr(zarr_storage, name)(*args))
 
 
-def _obstore_memory(tmp: Path, request: pytest.FixtureRequest) -> Store:
-    return ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
+def _obstore_memory(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
+    return storage.ObjectStore(pytest.importorskip("obstore.store").MemoryStore())
 
 
-def _s3(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _s3(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     pytest.importorskip("obstore")
     options = request.getfixturevalue("s3_options")
-    return open_store(f"s3://bucket/{_new_name()}", storage_options=options)[0]
+    return storage.open_store(f"s3://bucket/{_new_name()}", storage_options=options)[0]
 
 
-def _azure(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _azure(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     pytest.importorskip("obstore")
     endpoint = request.getfixturevalue("azure_endpoint")
     options = {"account_name": AZURE_ACCOUNT, "account_key": AZURE_KEY, "endpoint": endpoint}
-    return open_store(f"az://container/{_new_name()}", storage_options=options)[0]
+    return storage.open_store(f"az://container/{_new_name()}", storage_options=options)[0]
 
 
-def _abs(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _abs(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     blob = pytest.importorskip("azure.storage.blob")
     client = blob.ContainerClient(request.getfixturevalue("azure_endpoint"), "container", credential=AZURE_KEY)
-    return ABSStore(client=client, prefix=_new_name())
+    return storage.ABSStore(client=client, prefix=_new_name())
 
 
-def _fsspec_memory(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _fsspec_memory(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     pytest.importorskip("fsspec")
-    return FsspecStore.from_url(f"memory://{_new_name()}")
+    return storage.FsspecStore.from_url(f"memory://{_new_name()}")
 
 
-def _fsspec_files(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _fsspec_files(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     pytest.importorskip("fsspec")
-    return FsspecStore.from_url(f"file://{tmp}/data", {"auto_mkdir": True})
+    return storage.FsspecStore.from_url(f"file://{tmp}/data", {"auto_mkdir": True})
 
 
-def _lmdb(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _lmdb(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     pytest.importorskip("lmdb")
-    return LMDBStore(tmp / "data.lmdb", map_size=1 << 30)
+    return storage.LMDBStore(tmp / "data.lmdb", map_size=1 << 30)
 
 
-def _redis(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _redis(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     pytest.importorskip("redis")
-    return RedisStore(_new_name(), host="127.0.0.1", port=request.getfixturevalue("redis_port"))
+    return storage.RedisStore(_new_name(), host="127.0.0.1", port=request.getfixturevalue("redis_port"))
 
 
-def _mongodb(tmp: Path, request: pytest.FixtureRequest) -> Store:
+def _mongodb(tmp: Path, request: pytest.FixtureRequest) -> storage.Store:
     pytest.importorskip("pymongo")
-    return MongoDBStore("gzarr_tests", uuid.uuid4().hex, host="127.0.0.1", port=request.getfixturevalue("mongo_port"))
+    return storage.MongoDBStore(
+        "gzarr_tests", uuid.uuid4().hex, host="127.0.0.1", port=request.getfixturevalue("mongo_port")
+    )
 
 
 MAKERS: dict[str, Maker] = {
-    "memory": lambda tmp, request: MemoryStore(),
-    "memory over UserDict": lambda tmp, request: MemoryStore(UserDict()),
-    "local": lambda tmp, request: LocalStore(tmp / "data"),
-    "zip path": lambda tmp, request: ZipStore(tmp / "data.zip", mode="w"),
-    "zip file object": lambda tmp, request: ZipStore(io.BytesIO(), mode="w"),
-    "zip deflated": lambda tmp, request: ZipStore(tmp / "data.zip", mode="a", compression=8),
-    "counting": lambda tmp, request: CountingStore(LocalStore(tmp / "data")),
-    "logging": lambda tmp, request: LoggingStore(MemoryStore()),
-    "cache": lambda tmp, request: LRUStoreCache(LocalStore(tmp / "data"), 10_000),
-    "cache on disk": lambda tmp, request: DiskCache(LocalStore(tmp / "data"), tmp / "cache", 100_000),
-    "cache, no tokens": lambda tmp, request: LRUStoreCache(MemoryStore(UserDict()), None),
-    "cache of obstore memory": lambda tmp, request: LRUStoreCache(_obstore_memory(tmp, request), 10_000),
-    "synchronized": lambda tmp, request: synchronized(MemoryStore(), ThreadSynchronizer()),
-    "sqlite": lambda tmp, request: SQLiteStore(tmp / "data.sqlite"),
-    "sqlite in memory": lambda tmp, request: SQLiteStore(":memory:"),
-    "dbm": lambda tmp, request: DBMStore(tmp / "data.dbm"),
+    "memory": lambda tmp, request: storage.MemoryStore(),
+    "memory over UserDict": lambda tmp, request: storage.MemoryStore(UserDict()),
+    "local": lambda tmp, request: storage.LocalStore(tmp / "data"),
+    "zip path": lambda tmp, request: storage.ZipStore(tmp / "data.zip", mode="w"),
+    "zip file object": lambda tmp, request: storage.ZipStore(io.BytesIO(), mode="w"),
+    "zip deflated": lambda tmp, request: storage.ZipStore(tmp / "data.zip", mode="a", compression=8),
+    "counting": lambda tmp, request: storage.CountingStore(storage.LocalStore(tmp / "data")),
+    "logging": lambda tmp, request: storage.LoggingStore(storage.MemoryStore()),
+    "cache": lambda tmp, request: storage.LRUStoreCache(storage.LocalStore(tmp / "data"), 10_000),
+    "cache on disk": lambda tmp, request: storage.DiskCache(storage.LocalStore(tmp / "data"), tmp / "cache", 100_000),
+    "cache, no tokens": lambda tmp, request: storage.LRUStoreCache(storage.MemoryStore(UserDict()), None),
+    "cache of obstore memory": lambda tmp, request: storage.LRUStoreCache(_obstore_memory(tmp, request), 10_000),
+    "synchronized": lambda tmp, request: storage.synchronized(storage.MemoryStore(), storage.ThreadSynchronizer()),
+    "sqlite": lambda tmp, request: storage.SQLiteStore(tmp / "data.sqlite"),
+    "sqlite in memory": lambda tmp, request: storage.SQLiteStore(":memory:"),
+    "dbm": lambda tmp, request: storage.DBMStore(tmp / "data.dbm"),
     "lmdb": _lmdb,
     "redis": _redis,
     "mongodb": _mongodb,

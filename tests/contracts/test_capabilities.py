@@ -10,25 +10,9 @@ import numpy as np
 import pytest
 
 import gzarr
+from gzarr import storage
 from gzarr.config import config
 from gzarr.errors import StoreError
-from gzarr.storage import (
-    CountingStore,
-    DirectoryStore,
-    LocalStore,
-    LoggingStore,
-    LRUStoreCache,
-    MemoryStore,
-    NestedDirectoryStore,
-    Request,
-    SQLiteStore,
-    Store,
-    TempStore,
-    ThreadSynchronizer,
-    WrapperStore,
-    read_only,
-    synchronized,
-)
 from gzarr.storage.capabilities import Buffer, Change, Conditional, Files, Versioned, Versions, host_view
 from gzarr.storage.wrappers import ForwardedConditional, ForwardedVersions
 from tests.contracts.stores import MAKERS
@@ -43,10 +27,10 @@ def inverted(data: Buffer | None) -> bytes | None:
 class InvertedVersions(ForwardedVersions):
     """Versions whose bytes come inverted."""
 
-    def get_pinned(self, requests: Sequence[Request], versions: Mapping[str, object]) -> list[Buffer | None]:
+    def get_pinned(self, requests: Sequence[storage.Request], versions: Mapping[str, object]) -> list[Buffer | None]:
         return [inverted(data) for data in super().get_pinned(requests, versions)]
 
-    def get_versioned(self, requests: Sequence[Request]) -> list[Versioned | None]:
+    def get_versioned(self, requests: Sequence[storage.Request]) -> list[Versioned | None]:
         found = super().get_versioned(requests)
         return [item and Versioned(inverted(item.data) or b"", item.version) for item in found]
 
@@ -65,7 +49,7 @@ def inverting(base: Any, capabilities: Iterable[str] = ()) -> Any:
     """A subclass that changes bytes in the two required verbs alone, with some capabilities of its own."""
 
     class Inverting(base):
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        def get_many(self, requests: Sequence[storage.Request]) -> list[Buffer | None]:
             return [inverted(data) for data in super().get_many(requests)]
 
         def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
@@ -117,7 +101,7 @@ def check_values(array: Any, model: np.ndarray[Any, Any]) -> None:
                 np.testing.assert_array_equal(array[selection], model[selection])
 
 
-def check_store(store: Store, layouts: Iterable[str] = LAYOUTS) -> None:
+def check_store(store: storage.Store, layouts: Iterable[str] = LAYOUTS) -> None:
     """Write and read arrays in a store, in all ways."""
     for name in layouts:
         options = LAYOUTS[name]
@@ -144,7 +128,7 @@ def test_a_wrapper_that_changes_bytes_is_not_bypassed(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with MAKERS[name](tmp_path, request) as below:
-        check_store(inverting(WrapperStore, ALL)(below), ["plain", "sharded"])
+        check_store(inverting(storage.WrapperStore, ALL)(below), ["plain", "sharded"])
 
 
 @pytest.mark.parametrize("capabilities", CAPABILITIES, ids=" and ".join)
@@ -153,23 +137,23 @@ def test_each_capability_of_a_wrapper_that_changes_bytes(
     name: str, capabilities: tuple[str, ...], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with MAKERS[name](tmp_path, request) as below:
-        check_store(inverting(WrapperStore, capabilities)(below))
+        check_store(inverting(storage.WrapperStore, capabilities)(below))
 
 
-def through(store: Store) -> list[Store]:
+def through(store: storage.Store) -> list[storage.Store]:
     """A store as built-in wrappers show it."""
     return [
-        CountingStore(store),
-        LoggingStore(store),
-        LRUStoreCache(store, 1 << 24),
-        synchronized(store, ThreadSynchronizer()),
+        storage.CountingStore(store),
+        storage.LoggingStore(store),
+        storage.LRUStoreCache(store, 1 << 24),
+        storage.synchronized(store, storage.ThreadSynchronizer()),
     ]
 
 
 @pytest.mark.parametrize("capabilities", CAPABILITIES, ids=" and ".join)
 def test_a_subclass_that_changes_bytes_is_not_bypassed(capabilities: tuple[str, ...], tmp_path: Path) -> None:
-    check_store(inverting(DirectoryStore if capabilities else LocalStore, capabilities)(tmp_path))
-    raw = LocalStore(tmp_path)["v3/plain/zarr.json"]
+    check_store(inverting(storage.DirectoryStore if capabilities else storage.LocalStore, capabilities)(tmp_path))
+    raw = storage.LocalStore(tmp_path)["v3/plain/zarr.json"]
     assert inverted(raw)[:1] == b"{"
 
 
@@ -185,17 +169,21 @@ def verbs(base: Any, *names: str) -> dict[str, Any]:
 
 def test_a_shortcut_without_the_batched_verb_is_refused() -> None:
     for verb, batched in {**SHORTCUTS, **MAPPING}.items():
-        mixin = type("Mixin", (), verbs(Store, verb))
-        for bases, body in (((LocalStore,), verbs(Store, verb)), ((mixin, LocalStore), {}), ((LocalStore, mixin), {})):
+        mixin = type("Mixin", (), verbs(storage.Store, verb))
+        for bases, body in (
+            ((storage.LocalStore,), verbs(storage.Store, verb)),
+            ((mixin, storage.LocalStore), {}),
+            ((storage.LocalStore, mixin), {}),
+        ):
             with pytest.raises(TypeError, match=f"{verb} is made of {batched}; override {batched} instead"):
                 type("Refused", bases, body)
     for verb, batched in SHORTCUTS.items():
-        both = verbs(LocalStore, verb, batched)
-        type("Both", (LocalStore,), both)
-        type("Both", (type("Mixin", (), both), LocalStore), {})
+        both = verbs(storage.LocalStore, verb, batched)
+        type("Both", (storage.LocalStore,), both)
+        type("Both", (type("Mixin", (), both), storage.LocalStore), {})
 
 
-def as_subclass(store: Store, make: Any) -> Any:
+def as_subclass(store: storage.Store, make: Any) -> Any:
     """The same store, of a subclass of its class."""
     cls = make(type(store))
     other = cls.__new__(cls)
@@ -211,7 +199,7 @@ def mixed(base: Any) -> Any:
     """A class into which both batched verbs are mixed."""
 
     class Mixin:
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        def get_many(self, requests: Sequence[storage.Request]) -> list[Buffer | None]:
             return [inverted(data) for data in base.get_many(self, requests)]
 
         def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
@@ -224,10 +212,10 @@ def both_verbs(base: Any) -> Any:
     """A subclass that overrides shortcuts and batched verbs, each by calling the same verb above it."""
 
     class Both(inverting(base)):  # type: ignore[misc]
-        def get_one(self, request: Request) -> Buffer | None:
+        def get_one(self, request: storage.Request) -> Buffer | None:
             return inverted(inverted(super().get_one(request)))
 
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        def get_many(self, requests: Sequence[storage.Request]) -> list[Buffer | None]:
             return [inverted(inverted(data)) for data in super().get_many(requests)]
 
     return Both
@@ -243,15 +231,15 @@ def test_all_ways_to_bytes_are_made_of_the_batched_verbs(
         store = as_subclass(below, make)
         assert (store.files, store.versions, store.conditional) == (None, None, None)
         array = gzarr.create_array(store, data=np.arange(1, 4, dtype="u1"), chunks=3, compressors=None)
-        assert inverted(base.get_many(store, [Request("c/0")])[0]) == b"\1\2\3"
+        assert inverted(base.get_many(store, [storage.Request("c/0")])[0]) == b"\1\2\3"
         np.testing.assert_array_equal(array[...], [1, 2, 3])
         store.set("b/c/0", b"a")
         store["b/c/1"] = b"b"
         store.set_many([("b/c/2", b"c")])
         assert (store.set_if_missing("b/c/2", b"x"), store.set_if_missing("b/c/3", b"d")) == (False, True)
-        assert inverted(base.get_many(store, [Request("b/c/3")])[0]) == b"d"
+        assert inverted(base.get_many(store, [storage.Request("b/c/3")])[0]) == b"d"
         keys = [f"b/c/{i}" for i in range(3)]
-        wanted = [Request(key) for key in keys]
+        wanted = [storage.Request(key) for key in keys]
         assert b"".join(inverted(data) or b"" for data in base.get_many(store, wanted)) == b"abc"
         assert b"".join(bytes(host_view(data)) for data in store.get_many(wanted)) == b"abc"
         assert b"".join(bytes(host_view(store.get_one(one))) for one in wanted) == b"abc"
@@ -262,7 +250,7 @@ def hiding(base: Any) -> Any:
     """A subclass whose batched verb alone says that objects are missing."""
 
     class Hiding(base):
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        def get_many(self, requests: Sequence[storage.Request]) -> list[Buffer | None]:
             found = super().get_many(requests)
             return [None if one.key == "hidden" else data for one, data in zip(requests, found, strict=True)]
 
@@ -277,17 +265,17 @@ def test_whether_objects_exist_follows_the_batched_verb(
         store = as_subclass(below, hiding)
         store.set_many([("hidden", b"a"), ("shown", b"b")])
         assert store.contains_many(["hidden", "shown", "none"]) == [False, True, False]
-        assert store.get_one(Request("hidden")) is None
+        assert store.get_one(storage.Request("hidden")) is None
 
 
-class Deflated(WrapperStore):
+class Deflated(storage.WrapperStore):
     """Stores objects deflated, so that ranges of them mean nothing. It keeps a list of what is asked for."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: storage.Store) -> None:
         super().__init__(store)
-        self.asked: list[Request] = []
+        self.asked: list[storage.Request] = []
 
-    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+    def get_many(self, requests: Sequence[storage.Request]) -> list[Buffer | None]:
         self.asked += requests
         return [data and zlib.decompress(host_view(data)) for data in super().get_many(requests)]
 
@@ -295,16 +283,20 @@ class Deflated(WrapperStore):
         super().set_many([(key, zlib.compress(host_view(data))) for key, data in items])
 
 
-def deflated_in(tmp_path: Path) -> list[tuple[Deflated, Store]]:
+def deflated_in(tmp_path: Path) -> list[tuple[Deflated, storage.Store]]:
     """Stores that deflate, each with a store to be used."""
-    local, memory = Deflated(LocalStore(tmp_path / "x")), Deflated(MemoryStore())
-    inner, tied, cached = Deflated(MemoryStore()), Deflated(MemoryStore()), Deflated(LocalStore(tmp_path / "y"))
+    local, memory = Deflated(storage.LocalStore(tmp_path / "x")), Deflated(storage.MemoryStore())
+    inner, tied, cached = (
+        Deflated(storage.MemoryStore()),
+        Deflated(storage.MemoryStore()),
+        Deflated(storage.LocalStore(tmp_path / "y")),
+    )
     return [
         (local, local),
         (memory, memory),
-        (inner, CountingStore(inner)),
-        (tied, synchronized(tied, ThreadSynchronizer())),
-        (cached, LRUStoreCache(cached, 1 << 24)),
+        (inner, storage.CountingStore(inner)),
+        (tied, storage.synchronized(tied, storage.ThreadSynchronizer())),
+        (cached, storage.LRUStoreCache(cached, 1 << 24)),
     ]
 
 
@@ -320,7 +312,7 @@ def offers(cls: Any) -> tuple[bool, bool]:
 
 
 def test_classes_that_leave_bytes_alone_inherit_capabilities(tmp_path: Path) -> None:
-    class Named(LocalStore):
+    class Named(storage.LocalStore):
         name = "named"
 
         def __init__(self, root: str) -> None:
@@ -333,12 +325,12 @@ def test_classes_that_leave_bytes_alone_inherit_capabilities(tmp_path: Path) -> 
         def hello(self) -> str:
             return "hello"
 
-    class Passing(WrapperStore):
+    class Passing(storage.WrapperStore):
         pass
 
     for cls in (Named, type("Second", (Named,), {}), type("Mixed", (Mixin, Named), {})):
         assert offers(cls) == (True, True)
-    wrapped = Passing(LocalStore(tmp_path))
+    wrapped = Passing(storage.LocalStore(tmp_path))
     assert wrapped.files is not None
     assert wrapped.versions is not None
     check_store(Named(str(tmp_path / "named")))
@@ -347,32 +339,34 @@ def test_classes_that_leave_bytes_alone_inherit_capabilities(tmp_path: Path) -> 
 def test_classes_that_override_a_verb_of_bytes_inherit_none() -> None:
     for verb in sorted(BYTE_VERBS - MAPPING.keys()):
         names = (verb, SHORTCUTS.get(verb, verb))
-        changed = type("Changed", (LocalStore,), verbs(LocalStore, *names))
-        mixin = type("Mixin", (), verbs(LocalStore, *names))
-        for cls in (changed, type("Second", (changed,), {}), type("M", (mixin, LocalStore), {})):
+        changed = type("Changed", (storage.LocalStore,), verbs(storage.LocalStore, *names))
+        mixin = type("Mixin", (), verbs(storage.LocalStore, *names))
+        for cls in (changed, type("Second", (changed,), {}), type("M", (mixin, storage.LocalStore), {})):
             assert offers(cls) == (False, False)
-    hook = type("Hook", (LocalStore,), {"_path": lambda self, key: f"/elsewhere/{key}"})
-    other = type("Other", (LocalStore,), {})
-    for cls in (hook, type("Joined", (other, DirectoryStore), {})):
+    hook = type("Hook", (storage.LocalStore,), {"_path": lambda self, key: f"/elsewhere/{key}"})
+    other = type("Other", (storage.LocalStore,), {})
+    for cls in (hook, type("Joined", (other, storage.DirectoryStore), {})):
         assert offers(cls) == (False, False)
 
 
 def test_classes_that_override_verbs_may_declare_capabilities() -> None:
-    declared = {"files": LocalStore.files, "versions": LocalStore.versions}
-    saying = type("Saying", (LocalStore,), {**declared, **verbs(LocalStore, "get_many")})
-    some = type("Some", (LocalStore,), {"files": LocalStore.files, **verbs(LocalStore, "get_many")})
+    declared = {"files": storage.LocalStore.files, "versions": storage.LocalStore.versions}
+    saying = type("Saying", (storage.LocalStore,), {**declared, **verbs(storage.LocalStore, "get_many")})
+    some = type(
+        "Some", (storage.LocalStore,), {"files": storage.LocalStore.files, **verbs(storage.LocalStore, "get_many")}
+    )
     assert offers(saying) == offers(type("Second", (saying,), {})) == (True, True)
     assert offers(some) == (True, False)
-    assert offers(type("Changed", (saying,), verbs(LocalStore, "set_many"))) == (False, False)
+    assert offers(type("Changed", (saying,), verbs(storage.LocalStore, "set_many"))) == (False, False)
 
 
 def test_conditions_are_inherited_and_lost_like_other_capabilities(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "x.sqlite")
-    passing, changing = type("Passing", (SQLiteStore,), {}), inverting(SQLiteStore)
-    declared = type("Declared", (changing,), {"conditional": SQLiteStore.conditional})
+    store = storage.SQLiteStore(tmp_path / "x.sqlite")
+    passing, changing = type("Passing", (storage.SQLiteStore,), {}), inverting(storage.SQLiteStore)
+    declared = type("Declared", (changing,), {"conditional": storage.SQLiteStore.conditional})
     found = [as_subclass(store, lambda _, cls=cls: cls).conditional for cls in (passing, changing, declared)]
     assert [conditional is not None for conditional in found] == [True, False, True]
-    assert read_only(store).conditional is None
+    assert storage.read_only(store).conditional is None
     for seen in (*through(store), Through(store)):
         conditional = seen.conditional
         assert conditional is not None
@@ -385,17 +379,17 @@ def test_conditions_are_inherited_and_lost_like_other_capabilities(tmp_path: Pat
         assert conditional.set_if([Change("c/0", b"newer", item.version)]) == [False]
 
 
-class Through(WrapperStore):
+class Through(storage.WrapperStore):
     """A wrapper that changes nothing."""
 
 
 def test_placement_says_which_capabilities_are_missing(tmp_path: Path) -> None:
-    plain = gzarr.create_array(LocalStore(tmp_path), data=VALUES, device="cpu", **LAYOUTS["sharded"])
+    plain = gzarr.create_array(storage.LocalStore(tmp_path), data=VALUES, device="cpu", **LAYOUTS["sharded"])
     assert "no versions" not in str(plain.placement)
     reasons = [
         row.why
         for row in gzarr.open_array(
-            inverting(LocalStore)(tmp_path / "x"),
+            inverting(storage.LocalStore)(tmp_path / "x"),
             mode="w",
             device="cpu",
             shape=(48, 48),
@@ -408,13 +402,13 @@ def test_placement_says_which_capabilities_are_missing(tmp_path: Path) -> None:
 
 
 def test_built_in_classes_that_leave_bytes_alone_say_so(tmp_path: Path) -> None:
-    local = LocalStore(tmp_path)
+    local = storage.LocalStore(tmp_path)
     for store in (
-        DirectoryStore(tmp_path),
-        NestedDirectoryStore(tmp_path),
-        TempStore(),
-        synchronized(local, ThreadSynchronizer()),
-        read_only(local),
+        storage.DirectoryStore(tmp_path),
+        storage.NestedDirectoryStore(tmp_path),
+        storage.TempStore(),
+        storage.synchronized(local, storage.ThreadSynchronizer()),
+        storage.read_only(local),
     ):
         files, versions = store.files, store.versions
         assert files is not None
@@ -438,14 +432,14 @@ NOT_PICKLED = {
 }
 
 
-def keyed(store: Store) -> Any:
+def keyed(store: storage.Store) -> Any:
     """Make a store one of a subclass that changes bytes by a table of its own, and has arguments of its own."""
 
     class Keyed(type(store)):  # type: ignore[misc]
         def __init__(self, table: bytes) -> None:
             raise AssertionError("nobody but the user knows the arguments")
 
-        def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        def get_many(self, requests: Sequence[storage.Request]) -> list[Buffer | None]:
             found = super().get_many(requests)
             return [None if data is None else bytes(host_view(data)).translate(self.table) for data in found]
 

@@ -12,19 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import gzarr
 from gzarr.storage import LocalStore, MemoryStore, Store
-from tests.properties.cases import (
-    Case,
-    as_array,
-    basic_keys,
-    block_keys,
-    cases,
-    coordinate_keys,
-    masks,
-    orthogonal_index,
-    orthogonal_keys,
-    same,
-    values_for,
-)
+from tests.properties import cases
 from tests.properties.test_resizing import fill_of, resized
 
 names = st.sampled_from(["a", "b", "units"])
@@ -40,8 +28,8 @@ class ArrayMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.mkdtemp() if self.local else None
 
-    @initialize(case=cases(min_ndim=1))
-    def create(self, case: Case) -> None:
+    @initialize(case=cases.cases(min_ndim=1))
+    def create(self, case: cases.Case) -> None:
         self.case = case
         self.array = case.make(self.new_store())
         self.model = case.model()
@@ -52,38 +40,38 @@ class ArrayMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def write_basic(self, data: st.DataObject) -> None:
-        key = data.draw(basic_keys(self.model.shape))
-        value, equal = data.draw(values_for(self.case.dtype, np.shape(self.model[key])))
+        key = data.draw(cases.basic_keys(self.model.shape))
+        value, equal = data.draw(cases.values_for(self.case.dtype, np.shape(self.model[key])))
         self.array[key] = value
         self.model[key] = equal
 
     @rule(data=st.data())
     def write_orthogonal(self, data: st.DataObject) -> None:
-        key = data.draw(orthogonal_keys(self.model.shape))
-        index, shape = orthogonal_index(key, self.model.shape)
-        value, equal = data.draw(values_for(self.case.dtype, shape))
+        key = data.draw(cases.orthogonal_keys(self.model.shape))
+        index, shape = cases.orthogonal_index(key, self.model.shape)
+        value, equal = data.draw(cases.values_for(self.case.dtype, shape))
         self.array.oindex[key] = value
-        self.model[index] = np.broadcast_to(as_array(equal), shape).reshape(self.model[index].shape)
+        self.model[index] = np.broadcast_to(cases.as_array(equal), shape).reshape(self.model[index].shape)
 
     @rule(data=st.data())
     def write_points(self, data: st.DataObject) -> None:
-        key = data.draw(coordinate_keys(self.model.shape))
+        key = data.draw(cases.coordinate_keys(self.model.shape))
         index = tuple(np.asarray(i) for i in key)
-        value, equal = data.draw(values_for(self.case.dtype, np.shape(self.model[index])))
+        value, equal = data.draw(cases.values_for(self.case.dtype, np.shape(self.model[index])))
         self.array.vindex[key] = value
         self.model[index] = equal
 
     @rule(data=st.data())
     def write_mask(self, data: st.DataObject) -> None:
-        mask = data.draw(masks(self.model.shape))
-        value, equal = data.draw(values_for(self.case.dtype, self.model[mask].shape))
+        mask = data.draw(cases.masks(self.model.shape))
+        value, equal = data.draw(cases.values_for(self.case.dtype, self.model[mask].shape))
         self.array[mask] = value
         self.model[mask] = equal
 
     @rule(data=st.data())
     def write_blocks(self, data: st.DataObject) -> None:
-        key, means = data.draw(block_keys(self.array))
-        value, equal = data.draw(values_for(self.case.dtype, np.shape(self.model[means])))
+        key, means = data.draw(cases.block_keys(self.array))
+        value, equal = data.draw(cases.values_for(self.case.dtype, np.shape(self.model[means])))
         self.array.blocks[key] = value
         self.model[means] = equal
 
@@ -103,7 +91,7 @@ class ArrayMachine(RuleBasedStateMachine):
         axis = data.draw(st.integers(0, self.model.ndim - 1))
         length = data.draw(st.integers(0, 3))
         shape = tuple(length if i == axis else n for i, n in enumerate(self.model.shape))
-        value, equal = data.draw(values_for(self.case.dtype, shape).filter(lambda v: np.shape(v[0]) == shape))
+        value, equal = data.draw(cases.values_for(self.case.dtype, shape).filter(lambda v: np.shape(v[0]) == shape))
         assert self.array.append(value, axis) == tuple(n + length * (i == axis) for i, n in enumerate(self.model.shape))
         self.model = np.concatenate([self.model, np.asarray(equal, self.model.dtype).reshape(shape)], axis)
 
@@ -126,9 +114,9 @@ class ArrayMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         assert self.array.shape == self.model.shape
-        same(np.asarray(self.array), self.model)
+        cases.same(np.asarray(self.array), self.model)
         fresh = gzarr.open_array(self.array.store, mode="r")
-        same(np.asarray(fresh), self.model)
+        cases.same(np.asarray(fresh), self.model)
         assert fresh.attrs.asdict() == self.array.attrs.asdict() == self.attrs
         assert self.array.nchunks_initialized <= self.array.nchunks
 

@@ -9,28 +9,16 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.errors import SelectionError
-from tests.properties.cases import (
-    STRUCT,
-    Case,
-    basic_keys,
-    block_keys,
-    coordinate_keys,
-    filled,
-    masks,
-    orthogonal_index,
-    orthogonal_keys,
-    same,
-    sample,
-)
+from tests.properties import cases
 
 PADDED = np.dtype([("a", "u1"), ("b", "<f8"), ("c", "<i2", (2, 2))], align=True)
 BIG_ENDIAN = np.dtype([("a", ">i4"), ("b", ">U2"), ("c", "|b1")])
-Filled = tuple[Case, gzarr.Array, np.ndarray]
+Filled = tuple[cases.Case, gzarr.Array, np.ndarray]
 
 
 @st.composite
 def structured(draw: Any) -> Filled:
-    return draw(filled(dtypes=(STRUCT, PADDED, BIG_ENDIAN), layouts=LAYOUTS))
+    return draw(cases.filled(dtypes=(cases.STRUCT, PADDED, BIG_ENDIAN), layouts=LAYOUTS))
 
 
 LAYOUTS = ("v2", "v2 F /", "v3", "v3 F", "shards", "nested", "transpose, shards", "rectilinear", "wrapped shards")
@@ -47,36 +35,36 @@ def test_reads_of_fields(drawn: Filled, data: st.DataObject) -> None:
     case, array, model = drawn
     fields = some_fields(data, model.dtype)
     wanted = model[fields]
-    key = data.draw(basic_keys(case.shape))
-    same(array.get_basic_selection(key, fields=fields), model[key][fields])
-    lists = data.draw(orthogonal_keys(case.shape))
-    index, shape = orthogonal_index(lists, case.shape)
+    key = data.draw(cases.basic_keys(case.shape))
+    cases.same(array.get_basic_selection(key, fields=fields), model[key][fields])
+    lists = data.draw(cases.orthogonal_keys(case.shape))
+    index, shape = cases.orthogonal_index(lists, case.shape)
     inner = wanted.shape[len(case.shape) :]
-    same(array.get_orthogonal_selection(lists, fields=fields), wanted[index].reshape(shape + inner))
-    blocks, means = data.draw(block_keys(array))
-    same(array.get_block_selection(blocks, fields=fields), model[means][fields])
-    mask = data.draw(masks(case.shape))
-    same(array.get_mask_selection(mask, fields=fields), model[mask][fields])
+    cases.same(array.get_orthogonal_selection(lists, fields=fields), wanted[index].reshape(shape + inner))
+    blocks, means = data.draw(cases.block_keys(array))
+    cases.same(array.get_block_selection(blocks, fields=fields), model[means][fields])
+    mask = data.draw(cases.masks(case.shape))
+    cases.same(array.get_mask_selection(mask, fields=fields), model[mask][fields])
     if case.shape:
-        points = data.draw(coordinate_keys(case.shape))
+        points = data.draw(cases.coordinate_keys(case.shape))
         index = tuple(np.asarray(i) for i in points)
-        same(array.get_coordinate_selection(points, fields=fields), model[index][fields])
-    same(array[fields], wanted if case.shape else model[()][fields])
+        cases.same(array.get_coordinate_selection(points, fields=fields), model[index][fields])
+    cases.same(array[fields], wanted if case.shape else model[()][fields])
 
 
 @given(structured(), st.data())
 def test_reads_of_fields_into_a_buffer(drawn: Filled, data: st.DataObject) -> None:
     case, array, model = drawn
     fields = some_fields(data, model.dtype)
-    mask = data.draw(masks(case.shape))
+    mask = data.draw(cases.masks(case.shape))
     for read, key, wanted in (
         (array.get_basic_selection, ..., model[fields]),
         (array.get_mask_selection, mask, model[mask][fields]),
     ):
         made = np.empty(wanted.shape, wanted.dtype)
-        same(read(key, fields=fields, out=made), wanted)
+        cases.same(read(key, fields=fields, out=made), wanted)
         backwards = np.empty(wanted.shape, wanted.dtype)[..., ::-1] if wanted.shape else made
-        same(read(key, fields=fields, out=backwards), wanted)
+        cases.same(read(key, fields=fields, out=backwards), wanted)
 
 
 @given(structured(), st.data())
@@ -85,34 +73,34 @@ def test_writes_of_fields_leave_the_others_alone(drawn: Filled, data: st.DataObj
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     fields = some_fields(data, model.dtype)
 
-    basic = data.draw(basic_keys(case.shape))
-    value = sample(model.dtype, np.shape(model[basic]), rng)[fields]
+    basic = data.draw(cases.basic_keys(case.shape))
+    value = cases.sample(model.dtype, np.shape(model[basic]), rng)[fields]
     array.set_basic_selection(basic, value, fields=fields)
     put(model, basic, fields, value)
-    same(np.asarray(array), model)
+    cases.same(np.asarray(array), model)
 
-    lists = data.draw(orthogonal_keys(case.shape))
-    index, _ = orthogonal_index(lists, case.shape)
-    value = np.atleast_1d(sample(model.dtype, (1,), rng))[fields][0]
+    lists = data.draw(cases.orthogonal_keys(case.shape))
+    index, _ = cases.orthogonal_index(lists, case.shape)
+    value = np.atleast_1d(cases.sample(model.dtype, (1,), rng))[fields][0]
     array.set_orthogonal_selection(lists, value, fields=fields)
     put(model, index, fields, value)
-    same(np.asarray(array), model)
+    cases.same(np.asarray(array), model)
 
-    mask = data.draw(masks(case.shape))
-    value = sample(model.dtype, model[mask].shape, rng)[fields]
+    mask = data.draw(cases.masks(case.shape))
+    value = cases.sample(model.dtype, model[mask].shape, rng)[fields]
     array.set_mask_selection(mask, value, fields=fields)
     put(model, mask, fields, value)
-    blocks, means = data.draw(block_keys(array))
-    value = sample(model.dtype, np.shape(model[means]), rng)[fields]
+    blocks, means = data.draw(cases.block_keys(array))
+    value = cases.sample(model.dtype, np.shape(model[means]), rng)[fields]
     array.set_block_selection(blocks, value, fields=fields)
     put(model, means, fields, value)
     if case.shape:
-        points = data.draw(coordinate_keys(case.shape))
+        points = data.draw(cases.coordinate_keys(case.shape))
         index = tuple(np.asarray(i) for i in points)
-        value = sample(model.dtype, np.shape(model[index]), rng)[fields]
+        value = cases.sample(model.dtype, np.shape(model[index]), rng)[fields]
         array.set_coordinate_selection(points, value, fields=fields)
         put(model, index, fields, value)
-    same(np.asarray(array), model)
+    cases.same(np.asarray(array), model)
 
 
 def put(model: np.ndarray, key: Any, fields: Any, value: Any) -> None:

@@ -9,25 +9,14 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.hierarchy.lazy_views import LazyView
-from tests.properties.cases import (
-    Case,
-    as_array,
-    basic_keys,
-    coordinate_keys,
-    filled,
-    masks,
-    orthogonal_index,
-    orthogonal_keys,
-    same,
-    values_for,
-)
+from tests.properties import cases
 
-Filled = tuple[Case, gzarr.Array, np.ndarray]
+Filled = tuple[cases.Case, gzarr.Array, np.ndarray]
 
 
 def part(model: np.ndarray, key: Any) -> np.ndarray:
     """A selection, of the model's data type: NumPy's scalars of text have their own length."""
-    return as_array(model[key]).astype(model.dtype, copy=False)
+    return cases.as_array(model[key]).astype(model.dtype, copy=False)
 
 
 def step(data: st.DataObject, view: LazyView, model: np.ndarray) -> tuple[LazyView, np.ndarray]:
@@ -35,17 +24,17 @@ def step(data: st.DataObject, view: LazyView, model: np.ndarray) -> tuple[LazyVi
     kinds = ["basic", "transpose", "flip"] + ["orthogonal", "points", "mask"] * bool(model.ndim)
     match data.draw(st.sampled_from(kinds)):
         case "basic":
-            key = data.draw(basic_keys(model.shape))
+            key = data.draw(cases.basic_keys(model.shape))
             return (view, model) if key is ... else (view[key], part(model, key))
         case "orthogonal":
-            key = data.draw(orthogonal_keys(model.shape))
-            index, shape = orthogonal_index(key, model.shape)
+            key = data.draw(cases.orthogonal_keys(model.shape))
+            index, shape = cases.orthogonal_index(key, model.shape)
             return view.oindex[key], part(model, index).reshape(shape)
         case "points":
-            key = data.draw(coordinate_keys(model.shape))
+            key = data.draw(cases.coordinate_keys(model.shape))
             return view.vindex[key], part(model, tuple(np.asarray(i) for i in key))
         case "mask":
-            mask = data.draw(masks(model.shape))
+            mask = data.draw(cases.masks(model.shape))
             return view[mask], model[mask]
         case "transpose":
             order = data.draw(st.permutations(range(model.ndim)))
@@ -58,12 +47,12 @@ def step(data: st.DataObject, view: LazyView, model: np.ndarray) -> tuple[LazyVi
 def check(view: LazyView, model: np.ndarray) -> None:
     assert (view.shape, view.nbytes) == (model.shape, model.nbytes)
     assert view.dtype.newbyteorder("=") == model.dtype.newbyteorder("=")
-    same(as_array(view[...]), model)
-    same(np.asarray(pickle.loads(pickle.dumps(view))), model)
+    cases.same(cases.as_array(view[...]), model)
+    cases.same(np.asarray(pickle.loads(pickle.dumps(view))), model)
     assert tuple(map(sum, view.chunk_sizes)) == view.shape
 
 
-@given(filled(), st.data())
+@given(cases.filled(), st.data())
 def test_chains_of_selections_are_read(drawn: Filled, data: st.DataObject) -> None:
     _, array, model = drawn
     view, names = array.lazy, model.dtype.names
@@ -75,10 +64,10 @@ def test_chains_of_selections_are_read(drawn: Filled, data: st.DataObject) -> No
     if model.dtype.kind in "iu" and data.draw(st.booleans()):
         for dtype in ("i1", "f4"):
             view, model = view.astype(dtype), model.astype(dtype)
-    same(as_array(view[...]), model) if model.dtype.hasobject else check(view, model)
+    cases.same(cases.as_array(view[...]), model) if model.dtype.hasobject else check(view, model)
 
 
-@given(filled(), st.data())
+@given(cases.filled(), st.data())
 def test_chains_of_selections_are_written(drawn: Filled, data: st.DataObject) -> None:
     case, array, model = drawn
     numbers = np.arange(model.size).reshape(model.shape)
@@ -87,18 +76,18 @@ def test_chains_of_selections_are_written(drawn: Filled, data: st.DataObject) ->
         view, numbers = step(data, view, numbers)
     if len(np.unique(numbers)) < numbers.size:
         return  # which of several values wins is not told
-    value, equal = data.draw(values_for(case.dtype, numbers.shape))
+    value, equal = data.draw(cases.values_for(case.dtype, numbers.shape))
     view.write(value)
-    model.reshape(-1)[numbers.reshape(-1)] = np.broadcast_to(as_array(equal), numbers.shape).reshape(-1)
-    same(np.asarray(array), model)
+    model.reshape(-1)[numbers.reshape(-1)] = np.broadcast_to(cases.as_array(equal), numbers.shape).reshape(-1)
+    cases.same(np.asarray(array), model)
 
 
-@given(filled(min_ndim=1, dtypes=("<i4", ">u2")), st.data())
+@given(cases.filled(min_ndim=1, dtypes=("<i4", ">u2")), st.data())
 def test_joined_views_are_read_and_written(drawn: Filled, data: st.DataObject) -> None:
     _, array, model = drawn
     numbers = np.arange(model.size).reshape(model.shape)
-    key = data.draw(basic_keys(model.shape))
-    view, part = (array.lazy, numbers) if key is ... else (array.lazy[key], as_array(numbers[key]))
+    key = data.draw(cases.basic_keys(model.shape))
+    view, part = (array.lazy, numbers) if key is ... else (array.lazy[key], cases.as_array(numbers[key]))
     others: list[Any] = [view, view.flip() if view.ndim else view]
     parts = [part, np.flip(part) if part.ndim else part]
     axis = data.draw(st.integers(0, view.ndim))
@@ -111,4 +100,4 @@ def test_joined_views_are_read_and_written(drawn: Filled, data: st.DataObject) -
     if len(np.unique(of_numbers)) == of_numbers.size:
         joined.write(-of_numbers.astype("i8"))
         model.reshape(-1)[of_numbers] = -of_numbers
-        same(np.asarray(array), model)
+        cases.same(np.asarray(array), model)
