@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.streams import Gpu
-from gzarr.gpu.detection.detect import KVIKIOS, installed, versions
+from gzarr.gpu.detection.detect import KVIKIOS, versions
+from gzarr.gpu.detection.driver import installed
 
 ROOT = Path(__file__).parents[2]
 
