@@ -161,7 +161,7 @@ def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Ta
 
 def _launch_copies(context: BatchContext, kernel: str, table: NDArray[np.uint32], last: tuple[Any, ...]) -> None:
     """Launch a copy. last: its last arguments, with tables."""
-    per_part = -(-int(table[:, 5].max(initial=0)) // parts.BLOCK_UNITS)
+    per_part = int(table[:, parts.N_BLOCKS].max(initial=0))
     blocks = len(table) * per_part
     if blocks >= _MAX_BLOCKS:
         for some in np.array_split(table, 2):
@@ -174,10 +174,10 @@ def _launch_copies(context: BatchContext, kernel: str, table: NDArray[np.uint32]
 
 
 def _constant(nbytes: int, swap_unit: int, fill: NDArray[Any]) -> NDArray[np.uint8]:
-    """A unit full of an element, before the kernels reverse its numbers; zeros if elements do not fill it evenly."""
+    """Two units of an element, before the kernels reverse its numbers; zeros if elements do not fill them evenly."""
     if UNIT_NBYTES % nbytes:
-        return np.zeros(UNIT_NBYTES, np.uint8)
-    unit = np.tile(np.frombuffer(fill.tobytes(), np.uint8), UNIT_NBYTES // nbytes)
+        return np.zeros(2 * UNIT_NBYTES, np.uint8)
+    unit = np.tile(np.frombuffer(fill.tobytes(), np.uint8), 2 * UNIT_NBYTES // nbytes)
     return np.ascontiguousarray(unit.reshape(-1, max(swap_unit, 1))[:, ::-1]).reshape(-1)
 
 

@@ -1,8 +1,8 @@
 // copy_plain: copies boxes of plain chunks, or of the caller's array into chunks, and fills those of missing chunks.
 //
 // Traffic for each byte: one read and one write; a missing chunk reads nothing. A warp writes 512 contiguous bytes at
-// once if addresses and rows are multiples of 16, else 256, 128, 64 or 32.
-#include "rows.cuh"
+// once if addresses and rows are multiples of 16, or of rows that are long enough for windows; else 256, 128, 64 or 32.
+#include "windows.cuh"
 
 template <int V> struct Plain {
     static const int NBYTES = V;
@@ -47,7 +47,7 @@ template <int EACH> GPU void gather_part(const Part &part, const Turn<EACH> &tur
     }
 }
 
-// fill: 16 bytes, of which each unit of a missing chunk gets the first V.
+// fill: bytes, of which each unit of a missing chunk gets the first V.
 template <int V, int EACH> GPU void copy_part(const Part &part, const Turn<EACH> &turn, u32 swap_unit, const void *fill) {
     const u8 *from = part.from;
     Plain<V> load = {from == nullptr ? (const u8 *)fill : from};
@@ -55,7 +55,7 @@ template <int V, int EACH> GPU void copy_part(const Part &part, const Turn<EACH>
 }
 
 // lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
-// fill: 16 bytes that a missing chunk is full of, before they are swapped.
+// fill: 32 bytes that a missing chunk is full of, before they are swapped.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
     copy_plain(i64 n_parts, i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists,
               i64 swap_unit, const void *fill) {
@@ -64,7 +64,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
     for (u32 block = blockIdx.x; block < grid.n_blocks; block += gridDim.x) {
         const Part &part = part_of(grid, block);
         u32 first = first_unit(grid, block);
-        if (first >= part.n_units) continue;
+        if (first >= part.n_units) {
+            if (part.kind >= IN_WINDOWS) {
+                copy_rows(part, first / BLOCK_UNITS * BLOCK_THREADS + threadIdx.x, swap, fill);
+            }
+            continue;
+        }
         Turn<4> turn = find_units<4>(part, lists, first);
         switch (part.kind) { // log2 V
         case 0: copy_part<1>(part, turn, swap, fill); break;

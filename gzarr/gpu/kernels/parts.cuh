@@ -35,22 +35,35 @@ struct Blocks {
     u32 n_last;
 };
 
-enum { LISTED = 4 };
+// What is known of rows that are copied in windows: see windows.cuh.
+struct Rows {
+    u32 from, to; // from one row to the next; the first level is of groups of rows
+    u32 count; // along it
+    u32 nbytes; // of a row
+    u32 source_nbytes; // from the first byte of the part to the last in the source
+    u32 n_groups; // in all
+    u32 ends; // number of the first unit at the ends of rows
+};
+
+enum { LISTED = 4, IN_WINDOWS = 64 };
 
 struct alignas(16) Part {
     const u8 *from; // of the part, or of the chunk if this is shuffled; null: the chunk is missing
     u8 *to;
     u32 kind;
-    u32 n_units;
+    u32 n_units; // 0 if the part is copied in windows
     u32 n_levels; // and LISTED if any has an index list
     u32 per_run; // units
     Divisor by; // per_run
     u32 from_step; // from one unit of a run to the next in the source; 0 if the chunk is missing
     u32 to_step;
     u32 item_step; // from one item of a unit to the next in the source, in items, if they lie apart there
-    Blocks blocks;
+    union {
+        Blocks blocks;
+        Rows rows; // if the kind is IN_WINDOWS + log2 V
+    };
     u32 from_start, to_start; // of the first unit, in units
-    u32 unused[2];
+    u32 n_blocks, unused;
     Level levels[3];
 };
 static_assert(sizeof(Part) == 192, "the host makes these");

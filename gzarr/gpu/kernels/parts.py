@@ -14,19 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
-from gzarr.gpu.kernels.sources import UNIT_NBYTES
+from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 
-#: Levels of a descriptor, and its 32-bit words; see parts.cuh.
-MAX_LEVELS, PART_WORDS = 3, 48
+#: Levels of a descriptor, its 32-bit words, and which of them is the number of its blocks; see parts.cuh.
+MAX_LEVELS, PART_WORDS, N_BLOCKS = 3, 48, 22
 #: Instead of a mode, why no kernel takes a part: its chunk must be unshuffled first; it is too large, or has too many
 #: axes; units would be smaller than the numbers that are swapped, or than an element of a missing chunk.
 SHUFFLED, TOO_LARGE, TOO_NARROW = -1, -2, -3
 #: Units that a block of threads copies, four for each thread; see rows.cuh.
 BLOCK_UNITS = 1024
+#: Rows of at least so many units of at most so many bytes are copied in windows, of so many rows by a thread, or at
+#: their ends by two; see windows.cuh. Threads of a warp.
+_WINDOWS_FROM, _NARROW, _ROWS_EACH, _WARP = 32, 4, 8, 32
 #: Parts of a chunk that are smaller are not worth unshuffling all of it.
 _UNSHUFFLED_SHARE = 8
 #: Added to the number of levels of a part if one has an index list; see parts.cuh.
 _LISTED = 4
+#: Added to the kind of parts that are copied in windows; see parts.cuh.
+_IN_WINDOWS = 64
 #: Numbers of units are below this.
 _LIMIT = 1 << 31
 
@@ -169,8 +174,9 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     width = np.maximum(width, 1)
     total = levels.run // width * np.prod(levels.counts, axis=0)
     large = (levels.n > MAX_LEVELS) | (total >= _LIMIT) | ((levels.counts > 1) & (levels.target == 0)).any(axis=0)
-    for strides, reach in zip((levels.source, levels.target), levels.reach, strict=True):
-        large |= _extent(levels, strides, reach) // width >= _LIMIT
+    sides = zip((levels.source, levels.target), levels.reach, strict=True)
+    extents = np.stack([_extent(levels, strides, reach) for strides, reach in sides])
+    large |= (extents // width >= _LIMIT).any(axis=0)
     # Where each item of a large part would be loaded alone, the chunk is unshuffled first.
     across = ((boxes.counts > 1) & (np.abs(boxes.source_strides) == boxes.nbytes)).any(axis=0)
     alone = (mode != PLAIN) & across & (levels.run == boxes.nbytes)
@@ -180,8 +186,12 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     widths, steps = np.stack((width, width)), np.stack((~missing, np.ones_like(width), np.zeros_like(width)))
     gathered = _gather(boxes, levels, (widths, steps), (mode == PLAIN) & ~missing)
     kind[gathered] += 8 * _log2(widths[1] // width)[gathered]
+    odd = (mode == PLAIN) & (kind < 8) & (width <= _NARROW) & ~large & (extents < _LIMIT).all(axis=0)
+    windows, rows = _windows(levels, extents[0], (widths, steps), odd)
+    kind[windows] += _IN_WINDOWS
     table = _table(boxes, levels, (mode, kind, widths, steps))
     _add_blocks(table, boxes, shuffles, blocks)
+    _add_rows(table, windows, rows)
     why = np.where(mode != PLAIN, SHUFFLED, np.where(narrow, TOO_NARROW, TOO_LARGE))
     return Descriptors(table, np.where(narrow | large | alone, why, mode))
 
@@ -358,6 +368,32 @@ def _gather(boxes: Boxes, levels: Levels, units: tuple[Column, Column], plain: N
     return which
 
 
+def _windows(
+    levels: Levels, extent: Column, units: tuple[Column, Column], fits: NDArray[np.bool_]
+) -> tuple[Column, NDArray[np.uint32]]:
+    """Copy parts of rows whose units would be narrow in windows of the target.
+
+    extent: bytes that parts span in the source. units: widths and steps, of which the steps are changed.
+
+    Returns
+    -------
+    tuple
+        Numbers of these parts, and what is known of their rows: uint32 (6, n), the last are their blocks.
+    """
+    widths, steps = units
+    # Units of 4 bytes cost less than windows whose threads have one row each.
+    fits = fits & (levels.run >= _WINDOWS_FROM * widths[1]) & ((widths[1] < _NARROW) | (levels.counts[0] > 1))
+    which = np.flatnonzero(fits & ~levels.lists.any(axis=(0, 1)))
+    nbytes, count, per_run = levels.run[which], levels.counts[0, which], levels.run[which] // UNIT_NBYTES - 1
+    levels.counts[0, which] = -(-count // _ROWS_EACH)
+    levels.run[which] = per_run * widths[1, which]
+    steps[:2, which] *= UNIT_NBYTES // widths[1, which]
+    groups = np.prod(levels.counts[:, which], axis=0)
+    ends = -(-groups * per_run // _WARP) * _WARP
+    n_blocks = -(-(ends + 3 * (-(-2 * groups // _WARP) * _WARP)) // BLOCK_THREADS)
+    return which, np.stack((count, nbytes, extent[which], groups, ends, n_blocks)).astype(np.uint32)
+
+
 def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -> NDArray[np.uint32]:
     """The descriptors without their blocks."""
     mode, kind, widths, steps = units
@@ -371,6 +407,7 @@ def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -
     total = per_run * np.prod(levels.counts, axis=0)
     n_levels = levels.n + np.where(levels.lists.any(axis=(0, 1)), _LISTED, 0)
     columns = (kind, total, n_levels, per_run, *divisors(np.maximum(per_run, 1)), *steps)
+    table[:, N_BLOCKS] = -(-total // BLOCK_UNITS)
     table[:, 4:13] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
     sources, targets = levels.source // widths[0], levels.target // widths[1]
     # Offsets are counted from the lowest address, so that they are not negative.
@@ -395,6 +432,13 @@ def _add_blocks(table: NDArray[np.uint32], boxes: Boxes, shuffles: Shuffles, ite
     typesize = np.maximum(shuffles.typesize, 1)
     columns = (boxes.start, block, *divisors(block), block // typesize, last, rest // typesize)
     table[:, 13:20] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
+
+
+def _add_rows(table: NDArray[np.uint32], which: Column, rows: NDArray[np.uint32]) -> None:
+    """Add to descriptors what is known of rows that are copied in windows: see `_windows`."""
+    table[which, 5] = 0
+    table[which, 13:15], table[which, 15:20], table[which, N_BLOCKS] = table[which, 24:26], rows[:5].T, rows[5]
+    table[which, 24:26] *= _ROWS_EACH
 
 
 def _extent(levels: Levels, strides: Column, reach: Column) -> Column:

@@ -50,7 +50,7 @@ def source(name: str) -> str:
 def all_sources() -> str:
     """The text of all kernels together, each in its own namespace, with each shared file once."""
     done: set[str] = set()
-    files = ("common", "unit", "source", "floats", "casts", "parts", "words", "rows")
+    files = ("common", "unit", "source", "floats", "casts", "parts", "words", "rows", "windows")
     shared = [line for name in files for line in _expanded(f"{name}.cuh", done)]
     lines = [*_DEFINES, *shared]
     for name in KERNELS:

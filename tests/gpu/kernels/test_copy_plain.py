@@ -36,3 +36,18 @@ def test_points_of_fields_of_missing_chunks_are_filled() -> None:
     target, fill = at_offset(np.zeros(3 * 20, np.uint8), 0), np.arange(4, dtype=np.uint8)
     case = Case((5,), chunks, [Shuffle()] * 3, [8] * 3, (12,), target, [0, 20, 40], (4,), 4, 4, fill, lists)
     assert check(case) == ["copy_plain"]
+
+
+@pytest.mark.parametrize("nbytes", [1, 2, 4])
+def test_rows_are_written_in_windows(nbytes: int) -> None:
+    """Rows of all lengths, between all addresses, of a chunk that ends with the last of them, and of a missing one."""
+    rng = np.random.default_rng(4)
+    for more in range(16):
+        n, step, size = 40 + more, (41 + more * 3) * nbytes, 40 * 100 * nbytes
+        chunk = at_offset(rng.integers(0, 256, (22 * (43 + more) + n) * nbytes, np.uint8), more * nbytes % 16)
+        target, fill = at_offset(np.zeros(2 * size, np.uint8), nbytes), rng.integers(0, 256, nbytes, np.uint8)
+        inside, outside = ((43 + more) * nbytes * k for k in (12, 1)), (step * 11, -step)
+        sources, targets = ([chunk, None], [Shuffle()] * 2, [0, 0]), (target, [10 * step, size + 10 * step])
+        swap = nbytes if more % 2 else 0
+        case = Case((2, 11, n), *sources, (*inside, nbytes), *targets, (*outside, nbytes), nbytes, swap, fill)
+        assert check(case) == ["copy_plain"]

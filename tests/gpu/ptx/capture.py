@@ -48,6 +48,11 @@ def middle(grid: Grid, n_threads: int) -> Sequence[int]:
     return sorted({last // 5, last // 3, last // 2, 2 * last // 3})
 
 
+def all_warps(grid: Grid, n_threads: int) -> Sequence[int]:
+    """For launches whose warps do different things."""
+    return range(grid.blocks[0] * grid.block_threads // 32)
+
+
 class PtxDevice(EmulatedDevice):
     """Loads and stores must lie within what the device has allocated, or in arrays whose address it was asked for.
 

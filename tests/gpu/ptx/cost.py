@@ -96,8 +96,7 @@ class Cost(NamedTuple):
 
 def cost_of(entry: Entry, done: Run, tables: np.ndarray) -> Cost | None:
     """tables: int64 (n, 2), the ranges of addresses that hold tables, sorted. None if nothing was to do."""
-    stores = [one for one in done.memory.stores if not _are_in(tables, one).any()]
-    loads = [one for one in done.memory.loads if not _are_in(tables, one).any()]
+    stores, loads = (_outside(tables, accesses) for accesses in (done.memory.stores, done.memory.loads))
     units = sum(one.addresses.size * one.nbytes for one in stores or loads) / 16
     if not units:
         return None
@@ -105,9 +104,14 @@ def cost_of(entry: Entry, done: Run, tables: np.ndarray) -> Cost | None:
     return Cost(issued / units, _sectors(loads) / units, _sectors(stores) / units)
 
 
-def _are_in(ranges: np.ndarray, one: Accesses) -> np.ndarray:
-    row = np.maximum(np.searchsorted(ranges[:, 0], one.addresses, "right") - 1, 0)
-    return (ranges[row, 0] <= one.addresses) & (one.addresses < ranges[row, 1])
+def _outside(ranges: np.ndarray, accesses: list[Accesses]) -> list[Accesses]:
+    """Accesses without those to tables."""
+    rest = []
+    for one in accesses:
+        row = np.maximum(np.searchsorted(ranges[:, 0], one.addresses, "right") - 1, 0)
+        outside = (one.addresses < ranges[row, 0]) | (one.addresses >= ranges[row, 1])
+        rest.append(Accesses(one.addresses[outside], one.nbytes, one.threads[outside]))
+    return rest
 
 
 def _sectors(accesses: list[Accesses]) -> int:

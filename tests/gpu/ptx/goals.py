@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from numcodecs import Blosc, Zstd
 
 from tests.gpu.ptx import cases
-from tests.gpu.ptx.capture import Launch, middle
+from tests.gpu.ptx.capture import Launch, Sample, all_warps, middle
 from tests.gpu.ptx.cases import Case
 from tests.gpu.ptx.cost import Cost
 
@@ -28,6 +28,7 @@ class Goal(NamedTuple):
     sectors: float = MAX_SECTORS
     verb: str = "read"
     kernels: tuple[str, ...] = ()
+    sample: Sample = middle
 
 
 def _case(shape: tuple[int, ...], chunks: tuple[int, ...], compressor: Any, dtype: str = "f4", **options: Any) -> Case:
@@ -37,6 +38,7 @@ def _case(shape: tuple[int, ...], chunks: tuple[int, ...], compressor: Any, dtyp
 FLAT = (1 << 19,), (1 << 14,)
 SQUARE = (512, 512), (128, 128)
 CUBE = (96, 64, 64), (32, 32, 32)
+ODD = (509, 507), (256, 256)
 F = {"order": "F", "zarr_format": 2}
 #: 40 for plain and 90 for shuffled chunks are what a copy at 0.7 of the memory's rate allows; the others are what
 #: was reached. With a step, half of each sector is not wanted.
@@ -61,6 +63,10 @@ GOALS = {
     "2-D f4, steps": Goal(
         _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 180, 2.5 * IDEAL_SECTORS
     ),
+    "odd rows of u1": Goal(_case(*ODD, PLAIN, "u1"), 70, 1.1, sample=all_warps),
+    "odd rows of u2": Goal(_case(*ODD, PLAIN, "u2"), 63, 1.1, sample=all_warps),
+    "odd rows of f4": Goal(_case(*ODD, PLAIN), 59, 1.1, sample=all_warps),
+    "write odd rows of u1": Goal(_case(*ODD, None, "u1"), 71, 1.4, "write", ("copy_plain",), all_warps),
     "write 2-D f4": Goal(_case(*SQUARE, None), 40, verb="write", kernels=("copy_plain",)),
     "write 2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 1240, 8.5, "write", ("shuffle",)),
     "write 2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), 1240, 8.5, "write", ("shuffle",)),
@@ -73,7 +79,7 @@ def launches(name: str) -> tuple[Launch, ...]:
     """The launches of a goal's case."""
     goal = GOALS[name]
     with TemporaryDirectory() as folder:
-        device = (cases.read if goal.verb == "read" else cases.write)(goal.case, Path(folder), middle)
+        device = (cases.read if goal.verb == "read" else cases.write)(goal.case, Path(folder), goal.sample)
     return tuple(device.runs)
 
 
