@@ -55,7 +55,7 @@ def guess(paths: Iterable[object]) -> str:
         missing = Path(path)
         while missing.name and not missing.parent.is_dir():
             missing = missing.parent
-        beside = missing.parent.iterdir() if missing.name else ()
+        beside = missing.parent.iterdir() if missing.name and not missing.exists() else ()
         for close in get_close_matches(missing.name, [entry.name for entry in beside], 1):
             return f"; did you mean {str(missing.parent / close / Path(path).relative_to(missing))!r}?"
     return ""

@@ -29,6 +29,7 @@ from gzarr.cli.options import (
     with_options,
 )
 from gzarr.display.progress import in_terminal
+from gzarr.errors.escaping import escaped
 
 #: Columns of the longest bar.
 _BAR = 50
@@ -56,7 +57,7 @@ class Scale(NamedTuple):
         factor, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
         if not (isinstance(factor, (int, float)) and isinstance(offset, (int, float)) and factor):
             factor, offset = 1, 0
-        return cls(factor, offset, str(attributes.get("units", "")))
+        return cls(factor, offset, escaped(attributes.get("units", "")))
 
     def value(self, element: Any) -> Any:
         """The value of an element."""
@@ -87,7 +88,7 @@ class StatsOptions:
         skip, run_by = self.skip, engine(self.on, self.workers, self.part, self.notes)
         how: Any = {"skip": False if self.raw and skip is None else skip, "progress": in_terminal(), **run_by}
         found = array.stats(*of, max_nbytes=self.memory << 20, **how)
-        if skip is not None and skip is not False:
+        if skip is not None:
             _tell_counted(array, skip)
         return found
 
@@ -96,7 +97,7 @@ def _tell_counted(array: Any, skip: Any) -> None:
     """Say which elements that an array records as missing are counted, as others are left out."""
     from gzarr.metadata.conventions import missing_data_of
 
-    counted = [str(value) for value in missing_data_of(array.metadata).values if value != skip]
+    counted = [str(value) for value in missing_data_of(array.metadata).values if skip is False or value != skip]
     if counted:
         print(f"counted, as --skip says what is missing: {', '.join(counted)}, which the data name", file=sys.stderr)
 

@@ -22,6 +22,11 @@ def read_coordinate(view: GzarrView, name: str) -> np.ndarray[Any, Any]:
         whole = np.concatenate([part.coordinate(name) for part in parts])
     else:
         array = view.source
+        if not array.path:
+            raise SelectionError(
+                f"{view}: the coordinates {name!r} lie beside the array, which was opened as the root of its store;"
+                " open the group that holds both, and take the array from it"
+            )
         path = join_path(array.path.rpartition("/")[0], name)
         meta = expect_array(array.store, path, read_node(array.store, path))
         whole = np.asarray(type(array)(array.store, path, meta, array.opened_with, read_only=True))

@@ -7,7 +7,7 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping, MutableMapping
 from importlib import import_module
-from pathlib import PosixPath, WindowsPath
+from pathlib import Path, PosixPath, WindowsPath
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from gzarr.errors import StoreError
@@ -17,6 +17,7 @@ from gzarr.storage.capabilities import ANY, Buffer, Change, Conditional, Files, 
 from gzarr.storage.in_place import ELSEWHERE, ICECHUNK, call, is_instance, open_named, open_object, without_places
 from gzarr.storage.local import LocalStore
 from gzarr.storage.memory import ManagedMemoryStore, MemoryStore, find_memory, is_mapping, named
+from gzarr.storage.rules import DOCUMENTS
 from gzarr.storage.store_path import StorePath
 from gzarr.storage.synchronizers import ProcessSynchronizer, ThreadSynchronizer, synchronized
 from gzarr.storage.v2 import DirectoryStore, NestedDirectoryStore, TempStore
@@ -236,7 +237,7 @@ def _open_path(
         if archive is not None:
             return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
         container, inner = _split(path, ".n5")
-        if container is not None:
+        if container is not None and not any(Path(path, name).is_file() for name in DOCUMENTS):
             return _n5(LocalStore(container, read_only)), inner
     return open_named(path, options, places, is_url=False) or (LocalStore(path, read_only), "")
 

@@ -31,7 +31,7 @@ from gzarr.errors.escaping import escaped
 from gzarr.storage.lock_kinds import fcntl
 
 LOCAL_HEADER_NBYTES = 30
-ENCRYPTED = 0x1  # flag bit, APPNOTE 4.4.4
+ENCRYPTED, UTF_8 = 0x1, 0x800  # flag bits, APPNOTE 4.4.4
 _END = struct.Struct("<4s4H2LH")
 _END_SIGNATURE = b"PK\x05\x06"
 _LOCATOR = struct.Struct("<4sLQL")
@@ -187,10 +187,13 @@ def directory_bytes(infos: Iterable[zipfile.ZipInfo], comment: bytes, start: int
 
 def data_offset(read: ReadAt, info: zipfile.ZipInfo) -> int:
     """The offset of an entry's data, which only its local header says. Raises: BadZipFile."""
-    header = read(LOCAL_HEADER_NBYTES, info.header_offset)
+    header = read(LOCAL_HEADER_NBYTES + len(info.orig_filename.encode()), info.header_offset)
     if len(header) < LOCAL_HEADER_NBYTES or header[:4] != b"PK\x03\x04":
         raise zipfile.BadZipFile(f"no local header at byte {info.header_offset}")
-    name_nbytes, extra_nbytes = struct.unpack_from("<HH", header, 26)
+    flags, name_nbytes, extra_nbytes = struct.unpack_from("<6xH18xHH", header)
+    name = header[LOCAL_HEADER_NBYTES:][:name_nbytes].decode("utf-8" if flags & UTF_8 else "cp437", "replace")
+    if name != info.orig_filename:
+        raise zipfile.BadZipFile(f"its header says {name!r} where the directory says {info.orig_filename!r}")
     return info.header_offset + LOCAL_HEADER_NBYTES + int(name_nbytes) + int(extra_nbytes)
 
 

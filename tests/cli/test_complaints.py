@@ -30,12 +30,14 @@ def test_remedies_are_spelled_as_options(capsys: pytest.CaptureFixture[str]) -> 
         ("tmeperature.zarr", "temperature.zarr"),
         ("tmeperature.zarr/a", "temperature.zarr/a"),
         ("temperature.zarr/foo/baar", "temperature.zarr/foo/bar"),
+        ("temperature.zarr/file/x", None),
         ("other", None),
         ("temperature.zarr", None),
     ],
 )
 def test_a_misspelt_path_is_guessed(typed: str, meant: str | None, tmp_path: Path) -> None:
     (tmp_path / "temperature.zarr/foo/bar").mkdir(parents=True)
+    (tmp_path / "temperature.zarr/file").touch()
     expected = "" if meant is None else f"; did you mean {str(tmp_path / meant)!r}?"
     assert guess([7, "s3://bucket/x", str(tmp_path / typed)]) == expected
 

@@ -39,7 +39,9 @@ def test_elements_to_skip(path: str, capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out)["counts"] == [1, 2]
     gzarr.open_array(path).attrs["nodata"] = -9999
     assert main(["stats", path, "--skip", "none", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["min"] == -9999
+    told = capsys.readouterr()
+    assert json.loads(told.out)["min"] == -9999
+    assert "-9999, which the data name" in told.err
     assert main(["stats", path, "--skip", "1"]) == 0
     assert "counted, as --skip says what is missing: -9999, which the data name" in capsys.readouterr().err
     for wrong in ("x", "0.5"):
@@ -70,6 +72,9 @@ def test_numbers_are_those_of_the_type_and_spreads_of_times_have_no_origin(path:
     bar, missing = capsys.readouterr().out.splitlines()
     assert bar.startswith("-2.5 to 1.1 hours since 2000-01-01  █")
     assert missing.split() == ["missing", "1"]
+    gzarr.create_array(path, data=[1], attributes={"units": "K\x1b[31m"}, overwrite=True)
+    assert main(["histogram", path, "--bins", "1"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
     cases = {"missing  3\n": np.full(3, -9, "i2"), "NaN  3\n": np.full(3, np.nan), "0 to 1  0\n": np.ones(0)}
     for out, data in cases.items():
         gzarr.create_array(path, data=data, attributes={"_FillValue": -9}, overwrite=True)

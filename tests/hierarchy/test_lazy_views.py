@@ -35,6 +35,12 @@ def test_axes_are_selected_by_name_and_by_coordinates(group):
     np.testing.assert_array_equal(gzarr.concat([view[:2], view[5:]], "x").sel(x=25)[...], VALUES[:, :, 5])
 
 
+def test_an_array_that_was_opened_by_its_path_knows_no_coordinates(tmp_path):
+    gzarr.create_group(tmp_path).create_array("z", data=[1], dimension_names=["t"])
+    with pytest.raises(gzarr.errors.SelectionError, match="open the group that holds both"):
+        gzarr.open_array(tmp_path / "z", mode="r").lazy.sel(t=1)
+
+
 def test_a_coordinate_of_time_is_selected_by_text():
     group = gzarr.create_group(gzarr.MemoryStore())
     group.create_array("t", data=np.arange("2020-01", "2020-06", dtype="M8[M]"), dimension_names=["t"])

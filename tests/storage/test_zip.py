@@ -472,16 +472,20 @@ def huge(data: bytearray) -> None:
     struct.pack_into("<II", data, data.index(b"PK\1\2") + 20, 0xFFFFFF00, 0xFFFFFF00)
 
 
+def rename(data: bytearray) -> None:
+    data[data.index(b"c/0", data.index(b"PK\1\2"))] ^= 1
+
+
 def sizes_disagree(data: bytearray) -> None:
     struct.pack_into("<I", data, data.index(b"PK\1\2") + 24, 77)
 
 
 @pytest.mark.parametrize("compression", [0, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-@pytest.mark.parametrize("change", [flip_data, flip_header, encrypt, unknown_method, huge, sizes_disagree])
+@pytest.mark.parametrize("change", [flip_data, flip_header, rename, encrypt, unknown_method, huge, sizes_disagree])
 def test_damage_is_an_error_that_names_the_key(compression: int, change: Any) -> None:
-    store = damaged(compression, change)
-    with pytest.raises(StoreError, match="key 'c/0'"):
-        store.get_one(Request("c/0"))
+    store, key = damaged(compression, change), "b/0" if change is rename else "c/0"
+    with pytest.raises(StoreError, match=f"key '{key}'"):
+        store.get_one(Request(key))
     if change is not flip_data or compression:
-        with pytest.raises(StoreError, match="key 'c/0'"):
-            store.get_one(Request("c/0", 5, 5))
+        with pytest.raises(StoreError, match=f"key '{key}'"):
+            store.get_one(Request(key, 5, 5))
