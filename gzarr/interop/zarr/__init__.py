@@ -6,7 +6,8 @@ Theory of operation. zarr-python cuts a selection into a batch with an entry for
 into one selection (`batches`), prepares the array for gzarr's engine (`arrays`), and runs it on a thread; a small chunk
 that is quickly there is read or written at once. What gzarr does not do goes to zarr-python's own pipeline, of which
 this one is a subclass. So does whatever fails: errors are zarr-python's. The logger "gzarr.interop.zarr" says why, at
-level DEBUG.
+level DEBUG. Where gzarr finds a damaged chunk and zarr-python does not, `ChunkError` is raised: zarr-python does not
+check, for instance, whether a Blosc frame is complete.
 
 zarr-python loads the class in every process that has gzarr installed: the rest of gzarr is imported at the first read
 or write.
@@ -21,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gzarr.concurrency import Pool
-from gzarr.errors import MissingExtraError
+from gzarr.errors import ChunkError, MissingExtraError
 
 try:
     import zarr
@@ -113,15 +114,19 @@ class CodecPipeline(BatchedCodecPipeline):
 
     async def read(self, batch_info: Any, out: NDBuffer, drop_axes: tuple[int, ...] = ()) -> Any:
         """Read chunks into ``out``. Returns: a result for each."""
-        batch = list(batch_info)
+        batch, is_damaged = list(batch_info), False
         if self.source is not None and batch:
             try:
                 await self._read(batch, out, drop_axes)
             except Exception as error:  # noqa: BLE001  # zarr-python does it over, and raises its own errors
                 _logger.debug("zarr-python reads %r: %s", batch[0][0], error)
+                is_damaged = isinstance(error, ChunkError)
             else:
                 return ({"status": "present"},) * len(batch)
-        return await super().read(batch, out, drop_axes)
+        results = await super().read(batch, out, drop_axes)
+        if is_damaged:  # zarr-python made values of it; reading again raises, unless the chunk was replaced meanwhile
+            await self._read(batch, out, drop_axes)
+        return results
 
     async def write(self, batch_info: Any, value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
         """Write chunks from ``value``."""
@@ -134,9 +139,19 @@ class CodecPipeline(BatchedCodecPipeline):
                     await self._in_thread(partial(bound.write, batch, value, drop_axes))
             except Exception as error:  # noqa: BLE001  # as in `read`
                 _logger.debug("zarr-python writes %r: %s", batch[0][0], error)
+                if isinstance(error, ChunkError):  # of an old chunk, or of values that cannot be encoded
+                    await self._check_old(batch)
             else:
                 return
         await super().write(batch, value, drop_axes)
+
+    async def _check_old(self, batch: list[Any]) -> None:
+        """Read the chunks that a batch writes to in part, so that no damaged one is merged. Raises as `read` does."""
+        for getter, spec, _, _, is_whole in batch:
+            if not is_whole:
+                chunk = tuple(slice(0, length) for length in spec.shape)
+                old = spec.prototype.nd_buffer.empty(spec.shape, spec.dtype.to_native_dtype(), spec.order)
+                await self.read([(getter, spec, chunk, chunk, True)], old)
 
     async def _read(self, batch: list[Any], out: NDBuffer, drop_axes: tuple[int, ...]) -> None:
         fetched, bound = None, self.bound()

@@ -49,6 +49,8 @@ _MAX_FETCHED, _FETCHED_NBYTES = 16, 1 << 24
 _MAX_PREPARED, _MAX_KEPT = 32, 256
 #: Modules whose codecs are gzarr's codecs of the same name. Others may do something else under it.
 _KNOWN_CODECS = ("zarr.codecs.", "numcodecs.")
+#: The module of the codec that gzarr refuses, and numcodecs too unless it is told that the data are trusted.
+_REFUSED = "numcodecs.pickles"
 _HOST, _GPU = "zarr.core.buffer.cpu", "zarr.core.buffer.gpu"
 
 _kept: "dict[Hashable, BoundArray]" = {}
@@ -336,7 +338,8 @@ def _parse(metadata: Any) -> ArrayMeta:
     is_v2 = metadata.zarr_format == 2
     codecs = (*(metadata.filters or ()), metadata.compressor) if is_v2 else _flat(metadata.codecs)
     for codec in codecs:
-        if codec is not None and not type(codec).__module__.startswith(_KNOWN_CODECS):
+        module = type(codec).__module__
+        if codec is not None and (module == _REFUSED or not module.startswith(_KNOWN_CODECS)):
             raise NotHandledError(f"codec {codec!r}")
     if is_v2:
         stored = metadata.to_buffer_dict(cpu.buffer_prototype)[".zarray"].to_bytes()

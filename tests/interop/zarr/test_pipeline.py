@@ -204,6 +204,19 @@ def test_errors_are_those_of_zarr(caplog):
     assert "chunk (0, 0)" in caplog.text
 
 
+@pytest.mark.parametrize("use", [lambda a: a[:30], lambda a: a.__setitem__(slice(3, 30), 1)], ids=["read", "write"])
+def test_damage_that_zarr_python_does_not_find_is_an_error(use, tmp_path):
+    array = create(tmp_path, shape=40, chunks=20, dtype="i4", compressors=[BloscCodec()])
+    array[:] = np.arange(40)
+    chunk = tmp_path / "c/0"
+    chunk.write_bytes(half := chunk.read_bytes()[:48])
+    with pytest.raises(gzarr.ChunkError, match="expected 96 encoded bytes, got 48"):
+        use(array)
+    assert chunk.read_bytes() == half
+    array[:20] = 7  # replaces it
+    assert array[:30].tolist() == [7] * 20 + list(range(20, 30))
+
+
 @pytest.mark.parametrize("value", [300, np.int64(300), np.float64("nan"), np.datetime64("2020-01-01"), np.array(300)])
 def test_scalars_become_what_zarr_makes_of_them(value):
     """NumPy's wrap around, where gzarr's own arrays refuse them as NumPy's do."""
@@ -229,6 +242,13 @@ def test_codecs_of_other_packages_are_left_to_zarr(caplog):
     np.testing.assert_array_equal(array[...], numbers())
     assert "NotHandledError" in repr(array._async_array.codec_pipeline._bound)
     assert not is_gzarrs(caplog)
+
+
+def test_pickles_that_are_trusted_are_read_by_zarr(monkeypatch):
+    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
+    array = create(dtype="i4", compressors=numcodecs.Pickle(), zarr_format=2)
+    array[...] = numbers()
+    np.testing.assert_array_equal(array[1:], numbers()[1:])
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
