@@ -44,6 +44,9 @@ from gzarr.metadata.model import ArrayMeta, GroupMeta
 from gzarr.storage.base import Store
 from gzarr.tensors import from_tensor, is_on_device, numpy_dtype
 
+#: Keywords that give compressors.
+_COMPRESSORS = frozenset({"compressor", "compressors"})
+
 
 def options_from(keywords: Mapping[str, Any]) -> ArrayOptions:
     """Turn keywords, which `gzarr.hierarchy.options.check_keywords` has checked, into `ArrayOptions`."""
@@ -133,7 +136,7 @@ def _of_array(array: Array, keywords: Mapping[str, Any], *, has_layout: bool) ->
     if meta.data_type.variable == "bytes":
         made["dtype"] = "variable_length_bytes"
     if keywords.get("zarr_format") not in (None, meta.zarr_format):
-        made |= _codecs_of_other_format(meta)
+        made |= _codecs_of_other_format(meta, recompressed=has_layout or not keywords.keys().isdisjoint(_COMPRESSORS))
     elif meta.zarr_format == 2:
         made |= {"filters": array.filters, "compressor": array.compressor}
         made["dimension_separator"] = meta.keys.separator
@@ -161,8 +164,8 @@ def _without_overridden(defaults: dict[str, Any], keywords: Mapping[str, Any]) -
     drop: set[str] = set()
     if {"serializer", "codecs", "dtype"} & keywords.keys():
         drop |= {"codecs", "filters", "serializer", "compressor", "compressors"}
-    if {"compressor", "compressors"} & keywords.keys():
-        drop |= {"compressor", "compressors"}
+    if not keywords.keys().isdisjoint(_COMPRESSORS):
+        drop |= _COMPRESSORS
     if keywords.get("zarr_format") not in (None, defaults["zarr_format"]):
         drop |= {"shards", "dimension_names"}
     if "shape" in keywords and len(np.atleast_1d(keywords["shape"])) != len(defaults["shape"]):
@@ -183,10 +186,11 @@ def _is_fill_of(value: Any, dtype: Any) -> bool:
         return False
 
 
-def _codecs_of_other_format(meta: ArrayMeta) -> dict[str, Any]:
+def _codecs_of_other_format(meta: ArrayMeta, *, recompressed: bool) -> dict[str, Any]:
     """Return filters and compressors as keywords for the other format.
 
-    Nothing is returned, which means its defaults, where the other format cannot have them.
+    In v2, all compressors but the last are filters, unless others are given (``recompressed``). Nothing is returned,
+    which means its defaults, where the other format cannot have them.
     """
     filters, serializer, compressors = split_codecs(meta)
     others = [spec for spec in filters if not isinstance(spec, TransposeCodec)]  # the keyword "order" stands for it
@@ -198,8 +202,8 @@ def _codecs_of_other_format(meta: ArrayMeta) -> dict[str, Any]:
                 spec.to_v2()
         except MetadataError:
             return {}
-        if len(compressors) > 1:
-            return {}
+        others += () if recompressed else compressors[:-1]
+        compressors = compressors[-1:]
     return {"filters": others or None, "compressors": list(compressors)}
 
 
