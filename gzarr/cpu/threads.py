@@ -14,6 +14,7 @@ from typing import Any
 from gzarr.backend import T, Work
 from gzarr.concurrency import Pool, Turns, run_in_threads
 from gzarr.config import config
+from gzarr.errors import CodecError
 from gzarr.layout.chunk_layout import Located
 from gzarr.layout.shard import shard_error
 from gzarr.storage.base import Buffer, Request, Store, host_view
@@ -133,9 +134,11 @@ def load_host(store: Store, wanted: Sequence[Located]) -> list[Buffer | None]:
     loaded = get_coalesced(store, requests, max_nbytes=longest)
     for i, request, buffer in zip(positions, requests, loaded, strict=True):
         if request.length is not None:
-            size = None if buffer is None else host_view(buffer).nbytes
+            if buffer is None:
+                raise CodecError("the object that it is in was deleted while it was read, or is missing", index=i)
+            size = host_view(buffer).nbytes
             if size != request.length:
-                start, there = request.start or 0, f"of which {size or 0} are there"
+                start, there = request.start or 0, f"of which {size} are there"
                 where = f"bytes {start} to {start + request.length}, {there}"
                 raise shard_error(f"the shard index points outside the shard: {where}", i)
         buffers[i] = buffer

@@ -143,30 +143,21 @@ def test_chunks_go_into_and_out_of_shards_without_decoding(before, after, monkey
     assert copy.nchunks_initialized == z.nchunks_initialized
 
 
-SHUFFLE = numcodecs.Shuffle(4)
-
-
-@pytest.mark.parametrize(
-    ("filters", "compressor"),
-    [
-        ([SHUFFLE], numcodecs.Zlib(4)),
-        ([SHUFFLE, numcodecs.Zlib(4)], numcodecs.Fletcher32()),
-        ([numcodecs.FixedScaleOffset(0, 10, "f4", "i2"), numcodecs.Shuffle(2)], numcodecs.GZip(4)),
-        ([numcodecs.Delta("f4"), SHUFFLE], numcodecs.Blosc("zstd", shuffle=0)),
-    ],
-)
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_filters_and_compressor_stay_on_the_way_through_the_other_format(filters, compressor, order):
-    how = {"filters": filters, "compressor": compressor, "order": order}
+@pytest.mark.parametrize("filters", [["shuffle"], ["shuffle", "zlib:4"], ["fixedscaleoffset", "shuffle"]])
+@pytest.mark.parametrize("last", [numcodecs.Zlib(4), numcodecs.Fletcher32(), numcodecs.Blosc("zstd", shuffle=0)])
+def test_filters_and_compressor_stay_on_the_way_through_the_other_format(filters, last, order):
+    scale = {"fixedscaleoffset": numcodecs.FixedScaleOffset(0, 10, "f4", "i2")}
+    how = {"filters": [scale.get(name, name) for name in filters], "compressor": last, "order": order}
     z = gzarr.array(np.arange(42, dtype="f4").reshape(6, 7), chunks=(3, 4), zarr_format=2, **how)
     there, back, other = MemoryStore(), MemoryStore(), MemoryStore()
     assert gzarr.transfer(z, there, zarr_format=3).arrays[0].how == "objects"
     assert gzarr.transfer(there, back, zarr_format=2).arrays[0].how == "objects"
     copy = gzarr.open_array(back)
-    assert (copy.filters, copy.compressor, copy.order) == (z.filters, z.compressor, order)
+    assert (copy.filters, copy.compressor, copy.order) == (z.filters, last, order)
     assert np.array_equal(copy[:], z[:])
-    gzarr.transfer(there, other, zarr_format=2, compressor=numcodecs.LZ4())  # instead of all of them
-    assert {codec.codec_id for codec in gzarr.open_array(other).filters or ()} <= {"fixedscaleoffset", "delta"}
+    gzarr.transfer(there, other, zarr_format=2, compressor="lz4")  # instead of all that compress
+    assert len(gzarr.open_array(other).filters or ()) == filters.count("fixedscaleoffset")
 
 
 def test_another_fill_value_changes_no_element():

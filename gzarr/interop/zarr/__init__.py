@@ -85,6 +85,11 @@ def install(device: str = "auto") -> None:
     zarr.config.set({"codec_pipeline.path": f"{__name__}.{CodecPipeline.__name__}", **_BUFFERS[device]})
 
 
+def _is_damage(error: Exception) -> bool:
+    """Whether a codec found something wrong: without one, an object was deleted or replaced while it was read."""
+    return isinstance(error, ChunkError) and error.codec != ""
+
+
 @dataclass(frozen=True)
 class CodecPipeline(BatchedCodecPipeline):
     """A codec pipeline of zarr-python 3 whose work gzarr does.
@@ -120,7 +125,7 @@ class CodecPipeline(BatchedCodecPipeline):
                 await self._read(batch, out, drop_axes)
             except Exception as error:  # noqa: BLE001  # zarr-python does it over, and raises its own errors
                 _logger.debug("zarr-python reads %r: %s", batch[0][0], error)
-                is_damaged = isinstance(error, ChunkError)
+                is_damaged = _is_damage(error)
             else:
                 return ({"status": "present"},) * len(batch)
         results = await super().read(batch, out, drop_axes)
@@ -139,7 +144,7 @@ class CodecPipeline(BatchedCodecPipeline):
                     await self._in_thread(partial(bound.write, batch, value, drop_axes))
             except Exception as error:  # noqa: BLE001  # as in `read`
                 _logger.debug("zarr-python writes %r: %s", batch[0][0], error)
-                if isinstance(error, ChunkError):  # of an old chunk, or of values that cannot be encoded
+                if _is_damage(error):  # or values that cannot be encoded
                     await self._check_old(batch)
             else:
                 return
