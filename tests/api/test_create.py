@@ -191,18 +191,10 @@ def test_dimension_names_and_attributes_at_creation():
 
 @pytest.mark.usefixtures("zarr_format")
 def test_like_takes_shape_chunks_dtype_and_codecs():
-    z = gzarr.array(
-        np.arange(24, dtype="i2").reshape(4, 6),
-        chunks=(2, 3),
-        compressor=numcodecs.BZ2(3),
-        filters=[numcodecs.Delta("i2")],
-    )
-    for made, value in (
-        (gzarr.zeros_like(z), 0),
-        (gzarr.ones_like(z), 1),
-        (gzarr.full_like(z, fill_value=5), 5),
-        (gzarr.empty_like(z), 0),
-    ):
+    codecs = {"compressor": numcodecs.BZ2(3), "filters": [numcodecs.Delta("i2")]}
+    z = gzarr.array(np.arange(24, dtype="i2").reshape(4, 6), chunks=(2, 3), **codecs)
+    arrays = [gzarr.zeros_like(z), gzarr.ones_like(z), gzarr.full_like(z, fill_value=5), gzarr.empty_like(z)]
+    for made, value in zip(arrays, (0, 1, 5, 0), strict=True):
         assert (made.shape, made.chunks, made.dtype) == (z.shape, z.chunks, z.dtype)
         assert (made.codecs, made.zarr_format) == (z.codecs, z.zarr_format)
         assert np.all(made[:] == value)
@@ -218,14 +210,8 @@ def test_like_takes_shape_chunks_dtype_and_codecs():
 
 
 def test_like_keeps_shards_names_and_keys():
-    z = gzarr.create_array(
-        shape=(8, 8),
-        chunks=(2, 2),
-        shards={"shape": (4, 4), "index_location": "start"},
-        dtype="i4",
-        dimension_names=["a", "b"],
-        chunk_key_encoding="v2",
-    )
+    how = {"shards": {"shape": (4, 4), "index_location": "start"}, "chunk_key_encoding": "v2"}
+    z = gzarr.create_array(shape=(8, 8), chunks=(2, 2), dtype="i4", dimension_names=["a", "b"], **how)
     made = gzarr.zeros_like(z)
     assert made.metadata == z.metadata
     made[:] = 3

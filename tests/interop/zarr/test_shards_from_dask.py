@@ -12,8 +12,7 @@ DATA = np.random.default_rng(42).integers(1, 100, (48, 40, 40))
 
 
 @pytest.fixture(autouse=True)
-def pipeline(monkeypatch):
-    monkeypatch.setattr(zarr.core.array, "_get_selection", zarr.core.array._get_selection)
+def pipeline():
     install()
     yield
     zarr.config.reset()
