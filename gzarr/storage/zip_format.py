@@ -187,7 +187,7 @@ def directory_bytes(infos: Iterable[zipfile.ZipInfo], comment: bytes, start: int
 
 def data_offset(read: ReadAt, info: zipfile.ZipInfo) -> int:
     """The offset of an entry's data, which only its local header says. Raises: BadZipFile."""
-    header = read(LOCAL_HEADER_NBYTES + len(info.orig_filename.encode()), info.header_offset)
+    header = read(LOCAL_HEADER_NBYTES + len(info.orig_filename.encode()) + 1, info.header_offset)
     if len(header) < LOCAL_HEADER_NBYTES or header[:4] != b"PK\x03\x04":
         raise zipfile.BadZipFile(f"no local header at byte {info.header_offset}")
     flags, name_nbytes, extra_nbytes = struct.unpack_from("<6xH18xHH", header)

@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     for (u32 block = blockIdx.x; block < grid.n_blocks; block += gridDim.x) {
         const Part &part = part_of(grid, block);
         u32 first = first_unit(grid, block);
-switch (part.kind) { // 8 log2 T + log2 K
+        switch (part.kind) { // 8 log2 T + log2 K
         case 0: unshuffle<1, 1>(part, lists, first, swap); break;
         case 3: unshuffle<1, 8>(part, lists, first, swap); break;
         case 5: unshuffle<1, 32>(part, lists, first, swap); break;

@@ -110,10 +110,14 @@ def download_parts(
     pipeline_slot: PipelineSlot, plan: DevicePlan | None, value: Array, parts: Sequence[Part]
 ) -> list[NDArray[Any]]:
     """The parts of an array on the device, for the host to write. Raises: DeviceError."""
+    pieces, mark = list[NDArray[Any]](), pipeline_slot.memory.mark()
     if plan is None or value.ndim > (len(parts[0].out) if isinstance(parts[0].out, tuple) else 1):
         # Of objects or times, or a field whose elements are arrays.
-        return [pipeline_slot.device.download(value[part.out]) for part in parts]
-    chunk, pieces = plan.chunk, list[NDArray[Any]]()
+        for part in parts:
+            pieces.append(pipeline_slot.device.download(value[part.out]))
+            pipeline_slot.memory.rewind(mark)  # a part that is not contiguous is copied on the device
+        return pieces
+    chunk = plan.chunk
 
     def download_some(some: slice) -> None:
         context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot)

@@ -105,6 +105,13 @@ def test_what_the_host_casts_or_encodes_comes_down_at_once(cuda: Any, codec: Any
     assert counted.inside.to_host.count < 50  # five writes of up to 121 chunks
 
 
+def test_what_a_gpu_cannot_hold_takes_the_memory_of_a_part_at_a_time(cuda: Any) -> None:
+    stored, at = gzarr.create_array({}, shape=(64, 64), chunks=(8, 8), dtype="M8[s]"), np.arange(1 << 20) % 64
+    array = gzarr.open_array(stored.store, device=cuda_backend(cuda, max_device_nbytes=12 << 20))
+    array.vindex[at, at] = cuda.cupy.asarray(at)  # of 8 MiB, from 8 chunks
+    np.testing.assert_array_equal(stored[...].diagonal().astype(int), np.arange(64))
+
+
 def test_equal_to_the_fill_value_is_not_stored(cuda: Any) -> None:
     array = opened_for_writing(cuda)
     array[:] = cuda.cupy.asarray(VALUES)
