@@ -288,7 +288,7 @@ def test_load_fetches_requests_and_passes_bytes_on(backend: Backend) -> None:
 @pytest.mark.parametrize("short", [Request("a", 8, 3), Request("a", 20, 1), Request("missing", 0, 1)])
 def test_load_names_the_item_that_is_short(backend: Backend, short: Request) -> None:
     store = MemoryStore({"a": b"0123456789"})
-    with pytest.raises(CodecError, match="outside the shard") as caught:
+    with pytest.raises(CodecError, match=r"outside the shard|was deleted") as caught:
         backend.load(store, [Request("a"), None, short])
     assert caught.value.index == 2
 

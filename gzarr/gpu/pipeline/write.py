@@ -26,7 +26,7 @@ from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import ArrayRepr, fill_of
 from gzarr.cpu.backend import as_numpy
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, swap_unit
+from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
 from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams, new_places, new_rows, reversed_units
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
@@ -111,8 +111,10 @@ def download_parts(
 ) -> list[NDArray[Any]]:
     """The parts of an array on the device, for the host to write. Raises: DeviceError."""
     pieces, mark = list[NDArray[Any]](), pipeline_slot.memory.mark()
-    if plan is None or value.ndim > (len(parts[0].out) if isinstance(parts[0].out, tuple) else 1):
-        # Of objects or times, or a field whose elements are arrays.
+    if not parts:
+        return pieces
+    ndim = len(parts[0].out) if isinstance(parts[0].out, tuple) else 1
+    if plan is None or not has_dtype(value.dtype) or value.ndim > ndim:  # the last: a field whose elements are arrays
         for part in parts:
             pieces.append(pipeline_slot.device.download(value[part.out]))
             pipeline_slot.memory.rewind(mark)  # a part that is not contiguous is copied on the device
