@@ -87,6 +87,8 @@ class LocalStore(Store):
 
     def __init__(self, root: str | os.PathLike[str], read_only: bool = False) -> None:
         given = os.fsdecode(root)
+        if "\0" in given:
+            raise StoreError(f"path {given!r} holds NUL, which no file system can keep; check it")
         self._name = f"file://{given}"
         self.root = os.path.abspath(given)
         self._prefix = self.root if self.root.endswith(os.sep) else self.root + os.sep

@@ -89,6 +89,8 @@ def test_unfinished_files_are_never_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["../secret", "a/../../secret", "/etc/passwd", "..", "a//b", "a\0", "", "a/"])
 def test_nothing_outside_the_root_can_be_reached(tmp_path: Path, key: str) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
+    with pytest.raises(StoreError, match="holds NUL"):
+        LocalStore("x\0")
     store = LocalStore(tmp_path / "x")
     store["a/k"] = b"v"
     for use in (
