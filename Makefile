@@ -8,7 +8,7 @@
 #   make test-zarr     the suites of zarr-python, dask and xarray on gzarr, and tests of Icechunk (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make docs    build the documentation site into site/, with warnings as errors
-#   make bench   time gzarr beside its peers (docs/benchmarks.md; 20 minutes, 5 GB in .bench-cache)
+#   make bench   time gzarr beside its peers (docs/benchmarks.md; 15 to 25 minutes, 6 GB in .bench-cache)
 #   make bench-loader    time gzarr.Loader beside its peers (docs/benchmarks-loader.md; 6 minutes, 3 GB in .bench-cache; Python 3.12)
 #   make bench-images    time pyramids and filters beside their peers (docs/benchmarks-images.md; 15 minutes, 5 GB in .bench-cache; Python 3.12)
 #   make torture    an hour of races, kills, full disks and interrupts, beside the peers (docs/reliability.md)
