@@ -94,22 +94,23 @@ data.write_zarr("a.zarr")
 assert (anndata.read_zarr("a.zarr").X != data.X).nnz == 0
 """,
     "icechunk": """
-import icechunk, numpy as np
+import icechunk, numpy as np, os
 repository = icechunk.Repository.create(icechunk.in_memory_storage())
 session = repository.writable_session("main")
 zarr.group(session.store).create_array("x", data=np.arange(10), chunks=(5,))
 session.commit("x")
 assert zarr.open_group(repository.readonly_session("main").store, mode="r")["x"][:].sum() == 45
+# Workers of Icechunk may let go of Python objects while the interpreter ends, a crash with zarr-python as well.
+os._exit(0)
 """,
     "virtualizarr": """
-import h5py, numpy as np, obstore
+import h5py, numpy as np, obstore, os
 from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr import open_virtual_dataset
 from virtualizarr.parsers import HDFParser
 with h5py.File("v.h5", "w") as file:
     file.create_dataset("v", data=np.arange(12.0).reshape(3, 4), chunks=(1, 4))
 registry = ObjectStoreRegistry({"file://": obstore.store.LocalStore()})
-import os
 data = open_virtual_dataset("file://" + os.path.abspath("v.h5"), registry=registry, parser=HDFParser())
 data.virtualize.to_kerchunk("v.json", format="json")
 assert gzarr.open_group("v.json", mode="r")["v"][:].sum() == 66
