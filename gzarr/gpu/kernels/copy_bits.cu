@@ -8,30 +8,6 @@
 // is contiguous in each thread: one store writes half of every sector that it touches if items have 4 or 8 bytes.
 #include "rows.cuh"
 
-GPU u32 four_bytes(const u8 *__restrict__ from, u64 stride) {
-    u32 a = from[0], b = from[stride], c = from[2 * stride], d = from[3 * stride];
-    return __byte_perm(__byte_perm(a, b, 0x1140), __byte_perm(c, d, 0x1140), 0x5410);
-}
-
-// Swap the bits of `mask`, moved up by d, of one word with those of another.
-GPU void exchange(u32 &one, u32 &other, int d, u32 mask) {
-    u32 low = (one & mask) | ((other << d) & ~mask);
-    other = ((one >> d) & mask) | (other & ~mask);
-    one = low;
-}
-
-// Transpose the bits of bytes k of eight words: bit c of word r goes to bit r of word c.
-GPU void transpose_words(u32 (&words)[8]) {
-#pragma unroll
-    for (int b = 0; b < 4; b++) exchange(words[b], words[b + 4], 4, 0x0f0f0f0fu);
-#pragma unroll
-    for (int b = 0; b < 6; b++) {
-        if ((b & 2) == 0) exchange(words[b], words[b + 2], 2, 0x33333333u);
-    }
-#pragma unroll
-    for (int b = 0; b < 8; b += 2) exchange(words[b], words[b + 1], 1, 0x55555555u);
-}
-
 // Items of T bytes. Byte G p + g of word i of n is byte 4 / G * n + p of item 8 g + i.
 template <int T, int G> GPU Words<8 * G * T> join_groups(const u32 (&groups)[T * G / 4][8]) {
     const int N = T * G / 4;

@@ -127,3 +127,28 @@ GPU void transpose_bits(u32 &low, u32 &high) {
     high = (high & 0xf0f0f0f0u) | (low >> 4 & 0x0f0f0f0fu);
     low = t;
 }
+
+// Four bytes, `stride` apart, as a word.
+GPU u32 four_bytes(const u8 *__restrict__ from, u64 stride) {
+    u32 a = from[0], b = from[stride], c = from[2 * stride], d = from[3 * stride];
+    return __byte_perm(__byte_perm(a, b, 0x1140), __byte_perm(c, d, 0x1140), 0x5410);
+}
+
+// Swap the bits of `mask`, moved up by d, of one word with those of another.
+GPU void exchange(u32 &one, u32 &other, int d, u32 mask) {
+    u32 low = (one & mask) | ((other << d) & ~mask);
+    other = ((one >> d) & mask) | (other & ~mask);
+    one = low;
+}
+
+// Transpose the bits of bytes k of eight words: bit c of word r goes to bit r of word c.
+GPU void transpose_words(u32 (&words)[8]) {
+#pragma unroll
+    for (int b = 0; b < 4; b++) exchange(words[b], words[b + 4], 4, 0x0f0f0f0fu);
+#pragma unroll
+    for (int b = 0; b < 6; b++) {
+        if ((b & 2) == 0) exchange(words[b], words[b + 2], 2, 0x33333333u);
+    }
+#pragma unroll
+    for (int b = 0; b < 8; b += 2) exchange(words[b], words[b + 1], 1, 0x55555555u);
+}
