@@ -273,7 +273,7 @@ def verify_place(
             array = place._replace(path=path), meta
             n_objects += _verify_array(array, found, progressed.done, on, parse_part(part))
             progressed.done(progressed.left)
-    for key in find_leftovers(place.store, place.path):
+    for key in find_leftovers(place.store, place.path, found):
         what = "a half-deleted folder" if key.endswith("/") else "a temporary file"
         found.problems.append(Problem("temporary", key, f"{what} that a killed writer has left"))
     return Verification(

@@ -338,10 +338,10 @@ def _read(store: Store, path: str, documents: Mapping[str, Buffer], found: Findi
 _WAIT_S = 0.1
 
 
-def find_leftovers(store: Store, path: str) -> list[str]:
-    """Keys of temporary files, and paths of half-deleted folders with a slash at the end, at a path and below it."""
+def find_leftovers(store: Store, path: str, found: Findings) -> list[str]:
+    """Keys of temporary files, and paths of half-deleted folders (with a slash), below a path. Notes lost chunks."""
     root = _directory(store, path)
-    seen = [] if root is None else list(_temporary(root, path))
+    seen = [] if root is None else list(_temporary(root, path, found))
     if seen:  # a writer may be about to lock its file, or a deletion about to end
         time.sleep(_WAIT_S)
     return [
@@ -351,17 +351,29 @@ def find_leftovers(store: Store, path: str) -> list[str]:
     ]
 
 
-def _temporary(root: str, path: str) -> Iterator[tuple[str, Path, int | None]]:
-    """The temporary files and folders below a directory: (key, where, inode)."""
+def _temporary(root: str, path: str, found: Findings) -> Iterator[tuple[str, Path, int | None]]:
+    """The temporary files and folders below a directory: (key, where, inode). Notes folders in the place of chunks."""
+    arrays, owner = dict(found.arrays), ""
     for directory, folders, files in os.walk(root):
         inner = os.path.relpath(directory, root).replace(os.sep, "/")
         base = path if inner == "." else join_path(path, inner)
+        owner = base if base in arrays else owner
+        if owner in arrays and f"{base}/".startswith(f"{owner}/" if owner else ""):
+            found.problems += _in_place_of_chunks(arrays[owner], owner, [join_path(base, name) for name in folders])
         doomed = [name for name in folders if name.startswith(TEMPORARY_PREFIX)]
         folders[:] = [name for name in folders if name not in doomed]
         for name in sorted(name for name in files if name.startswith(TEMPORARY_PREFIX)):
             yield join_path(base, name), Path(directory, name), _inode(Path(directory, name))
         for name in sorted(doomed):
             yield join_path(base, name) + "/", Path(directory, name), _inode(Path(directory, name))
+
+
+def _in_place_of_chunks(meta: ArrayMeta, path: str, folders: list[str]) -> Iterator[Problem]:
+    for key in folders:
+        coords = coords_of(meta, path, key)
+        if coords is not None and not is_outside(meta, path, key):
+            reason = "a folder is in place of a chunk, which reads as the fill value; delete it, or restore the file"
+            yield Problem("unreadable", f"{key}/", reason, path, coords)
 
 
 def _inode(path: Path) -> int | None:

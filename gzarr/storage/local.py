@@ -133,7 +133,8 @@ class LocalStore(Store):
                 return [local_files.read_range(fd, start, length) for _, start, length in requests]
             finally:
                 os.close(fd)
-        except local_files.MISSING:
+        except local_files.MISSING as error:
+            local_files.refuse_link(path, self._name, error)
             return [None] * len(requests)
         except OSError as error:
             if os.path.isdir(path):
@@ -235,7 +236,7 @@ class LocalStore(Store):
                         # A link to a directory above would be walked without end.
                         if not (entry.is_symlink() and _leads_up(entry.path)):
                             paths.append(entry.name)
-                    elif entry.is_file():
+                    elif entry.is_file() or entry.is_symlink():  # a link to nothing is a lost object
                         objects.append(entry.name)
         except local_files.MISSING:
             pass

@@ -1,6 +1,6 @@
 """Files as objects: reading ranges of them, replacing them atomically, and telling their versions apart."""
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
-# ruff: noqa: PTH108, PTH113, PTH116, PTH118, PTH120
+# ruff: noqa: PTH108, PTH113, PTH114, PTH115, PTH116, PTH118, PTH120
 
 import contextlib
 import errno
@@ -347,8 +347,16 @@ def find_file(path: str, name: str) -> os.stat_result | None:
     """The status of a file; None if it is missing. name: of the store. Raises: StoreError."""
     try:
         info = os.stat(path)
-    except MISSING:
+    except MISSING as error:
+        refuse_link(path, name, error)
         return None
     except OSError as error:
         raise failure(name, "look at", path, error) from error
     return info if stat.S_ISREG(info.st_mode) else None
+
+
+def refuse_link(path: str, name: str, error: OSError) -> None:
+    """Refuse to take an object for missing that is lost. Raises: StoreError if the file is a link to nothing."""
+    if os.path.islink(path):
+        reason = f"it is a symbolic link to {os.readlink(path)!r}, where nothing is; restore that, or delete the link"
+        raise StoreError(f"store {name}: cannot read {path!r}: {reason}") from error

@@ -401,17 +401,20 @@ def test_what_killed_writers_leave(tmp_path: Path) -> None:
     root.create_array("a/x", data=DATA, chunks=(10, 10))
     folder = tmp_path / "x.zarr"
     (folder / "a/x/c/3/.__gzarr_tmp_1").write_bytes(b"half a chunk")
+    (folder / "a/x/c/3/1").unlink()
+    (folder / "a/x/c/3/1").mkdir()
     (folder / ".__gzarr_tmp_deleted_old/c").mkdir(parents=True)
     fd = os.open(folder / "a/.__gzarr_tmp_held", os.O_RDWR | os.O_CREAT)
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
         assert found(root) == [
+            ("unreadable", "a/x/c/3/1/", (3, 1)),
             ("temporary", ".__gzarr_tmp_deleted_old/", None),
             ("temporary", "a/x/c/3/.__gzarr_tmp_1", None),
         ]
     finally:
         os.close(fd)
-    assert len(found(root)) == 3
+    assert len(found(root)) == 4
 
 
 def test_files_that_cannot_be_locked_are_left_once_they_are_old(

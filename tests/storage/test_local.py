@@ -3,13 +3,14 @@
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gzarr
-from gzarr.errors import ReadOnlyError, StoreError
+from gzarr.errors import GzarrError, ReadOnlyError, StoreError
 from gzarr.storage import LocalStore, Request
 from gzarr.storage import local_files as local_module
 from gzarr.storage.base import token_of
@@ -187,7 +188,8 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     (tmp_path / "x" / "linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "x" / "g" / "up").symlink_to(tmp_path / "x")
     (tmp_path / "x" / "broken").symlink_to(tmp_path / "nothing")
-    assert sorted(store) == ["g/zarr.json", "linked/zarr.json"]
+    assert sorted(store) == ["broken", "g/zarr.json", "linked/zarr.json"], "what is lost is not left out of copies"
+    store.delete_many(["broken"])
     store.delete_prefix("linked")
     assert files_under(tmp_path / "elsewhere") == ["zarr.json"], "deleting a link leaves what it points to"
     assert list(store) == ["g/zarr.json"]
@@ -297,20 +299,28 @@ def test_a_generation_is_never_that_of_a_file_to_come(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_nobody_waits_for_a_pipe_in_the_place_of_a_chunk(native: bool, tmp_path: Path) -> None:
-    z = gzarr.create_array(tmp_path, shape=4, dtype="i4", chunks=2, fill_value=0, compressors=None)
+@pytest.mark.parametrize("shards", [None, 2])
+@pytest.mark.parametrize(
+    ("plant", "what"), [(os.mkfifo, "Illegal seek"), (lambda path: path.symlink_to("gone"), "symbolic link to 'gone'")]
+)
+def test_a_pipe_or_a_link_to_nothing_in_the_place_of_a_chunk_is_named(
+    plant: Callable[[Path], None], what: str, shards: Any, native: bool, tmp_path: Path
+) -> None:
+    chunks = 1 if shards else 2
+    z = gzarr.create_array(tmp_path, shape=4, dtype="i4", chunks=chunks, shards=shards, fill_value=0, compressors=None)
     z[:] = 1
     (tmp_path / "c" / "0").unlink()
-    os.mkfifo(tmp_path / "c" / "0")
+    plant(tmp_path / "c" / "0")
     store = LocalStore(tmp_path)
-    with (
-        gzarr.config.set({"cpu.native": native}),
-        pytest.raises(StoreError, match=r"cannot read '.*c/0': Illegal seek"),
-    ):
-        z[:]
+    into = gzarr.group()
+    with gzarr.config.set({"cpu.native": native}):
+        for read in (lambda: z[:], lambda: z[0], lambda: z.oindex[[0, 3]], lambda: gzarr.copy(z, into, name="y")):
+            with pytest.raises(GzarrError, match=rf"cannot read '.*c/0': .*{what}"):
+                read()
     for request in (Request("c/0"), Request("c/0", 0, 4), Request("c/0", -4)):
-        with pytest.raises(StoreError, match=r"cannot read '.*c/0': Illegal seek"):
+        with pytest.raises(StoreError, match=rf"cannot read '.*c/0': .*{what}"):
             store.get_one(request)
+    assert what == "Illegal seek" or [(p.kind, p.key) for p in z.verify().problems] == [("unreadable", "c/0")]
     z[:2] = 2
     assert z[:].tolist() == [2, 2, 1, 1]
 

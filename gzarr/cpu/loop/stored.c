@@ -76,9 +76,12 @@ Found look_up_chunk(const Call *call, int64_t number, int64_t shard_size, uint64
 
 /* Open a regular file. Returns: its descriptor; -1 if there is none, -2 if it is to be left. Nothing waits for a pipe. */
 int open_regular(const char *path, int64_t *size) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? -1 : -2;
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+    int fd = open(path, flags | O_NOFOLLOW);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return -1;
+    if (fd < 0) fd = open(path, flags); /* a link; if it leads to nothing, that is no missing file */
     struct stat info;
+    if (fd < 0) return -2;
     if (fstat(fd, &info) || !S_ISREG(info.st_mode)) {
         close(fd);
         return -2;
