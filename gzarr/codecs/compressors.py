@@ -208,12 +208,8 @@ class Crc32cCodec(CodecSpec):
     (ZstdCodec(level=0, checksum=False), Crc32cCodec())
     """
 
-    name = "crc32c"
+    name = v2_id = "crc32c"
     kind: ClassVar[Kind] = "bytes_bytes"
-
-    def to_v2(self) -> dict[str, Any]:
-        """Give numcodecs' codec of the same bytes, which Zarr v2 puts anywhere in a chain. See `CodecSpec.to_v2`."""
-        return {"id": self.name}
 
     def resolve(self, decoded: Repr) -> tuple[Self, Repr]:
         """Check that bytes go in; four more come out. See `CodecSpec.resolve`."""

@@ -11,13 +11,14 @@ from gzarr.backend import Work
 from gzarr.chunk_io.array_io import ArrayIO
 from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.chunk_io.reference import load
+from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import prepare
-from gzarr.codecs.compressors import Crc32cCodec
 from gzarr.codecs.registry import from_v2
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend
 from gzarr.cpu.threads import thread_count
+from gzarr.dtypes import DataType
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.resizing import objects_stored
 from gzarr.indexing.grid import Grid, largest_chunk, nchunks
@@ -113,15 +114,23 @@ def same_chunks(one: ArrayMeta, other: ArrayMeta) -> bool:
 
 
 def _resolved(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
-    """The codecs of the innermost chunks, resolved for their dtype and shape; crc32c is the same in v2 and v3."""
+    """The codecs of the innermost chunks, resolved for their dtype and shape; crc32c is the same of either name."""
     specs = find_shardings(meta.codecs, len(meta.shape))[1]
     chunk = ArrayRepr(meta.data_type.dtype, meta.chunks, meta.fill_value)
     resolved = [step.spec for step in prepare(specs, chunk)]
-    return tuple(from_v2(spec.to_v2()) if isinstance(spec, Crc32cCodec) else spec for spec in resolved)
+    return tuple(from_v2(spec.to_v2()) if spec.name == "numcodecs.crc32c" else spec for spec in resolved)
 
 
 def _same_elements(one: ArrayMeta, other: ArrayMeta) -> bool:
-    return one.shape == other.shape and one.data_type == other.data_type and same_fill(one, other)
+    return one.shape == other.shape and _ordered(one) == _ordered(other) and same_fill(one, other)
+
+
+def _ordered(meta: ArrayMeta) -> tuple[DataType, str | None]:
+    """The data type and its byte order, which v2 has in the one and v3 in the codec bytes."""
+    dtype, orders = meta.data_type.dtype, [spec.endian for spec in _resolved(meta) if isinstance(spec, BytesCodec)]
+    if dtype.fields is not None or not orders:
+        return meta.data_type, None
+    return replace(meta.data_type, dtype=dtype.newbyteorder("=")), orders[0]
 
 
 class CopyBlock:

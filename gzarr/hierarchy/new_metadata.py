@@ -204,7 +204,8 @@ def _v2_codecs(options: ArrayOptions, meta: ArrayMeta, order: str) -> tuple[Code
     default = BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
     compressors = _compressors(options, default) if meta.shape else []  # as zarr 2: one value is not compressed
     if len(compressors) > 1:
-        raise MetadataError(f"Zarr v2 arrays have one compressor, got {len(compressors)}; use filters or zarr_format=3")
+        rest = f"got {len(compressors)}; give all but the last in filters=, or zarr_format=3"
+        raise MetadataError(f"Zarr v2 arrays have one compressor, {rest}")
     if compressors and not is_compressor(compressors[0]):
         raise MetadataError(f"{compressors[0]!r} is a filter, not a compressor: pass it in filters=")
     return v2_chain(tuple(map(_as_stored, (*filters, *compressors))), meta.data_type, meta.object_shape, order)

@@ -187,7 +187,7 @@ def _is_fill_of(value: Any, dtype: Any) -> bool:
 
 
 def _codecs_of_other_format(meta: ArrayMeta, *, recompressed: bool) -> dict[str, Any]:
-    """Return filters and compressors as keywords for the other format.
+    """Return filters, compressors and what v2 has in the data type, byte order, as keywords for the other format.
 
     In v2, all compressors but the last are filters, unless others are given (``recompressed``). Nothing is returned,
     which means its defaults, where the other format cannot have them.
@@ -204,7 +204,9 @@ def _codecs_of_other_format(meta: ArrayMeta, *, recompressed: bool) -> dict[str,
             return {}
         others += () if recompressed else compressors[:-1]
         compressors = compressors[-1:]
-    return {"filters": others or None, "compressors": list(compressors)}
+    order = getattr(serializer, "endian", None) if meta.data_type.dtype.isbuiltin == 1 else None
+    dtype = {"dtype": meta.data_type.dtype.newbyteorder(order)} if order == "big" else {}
+    return {"filters": others or None, "compressors": list(compressors), **dtype}
 
 
 def _from_python(data: Any, keywords: Mapping[str, Any]) -> Any:

@@ -33,7 +33,7 @@ from gzarr.errors import MetadataError, UnknownCodecError
         ('{"id": "vlen-utf8"}', codecs.VLenUTF8Codec()),
         ('{"id": "vlen-bytes"}', codecs.VLenBytesCodec()),
         ('{"id": "zlib", "level": 9}', codecs.NumcodecsCodec("zlib", {"level": 9})),
-        ('{"id": "crc32c"}', codecs.NumcodecsCodec("crc32c")),
+        ('{"id": "crc32c"}', codecs.Crc32cCodec()),
         (
             '{"id": "nobody", "what": {"ever": [1, null]}}',
             codecs.NumcodecsCodec("nobody", {"what": {"ever": [1, None]}}),

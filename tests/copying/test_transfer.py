@@ -127,10 +127,12 @@ def test_a_plain_copy_stores_the_same_bytes(source):
         ({"chunks": (3, 4), "shards": (6, 8)}, {"shards": (3, 16)}),
         ({"chunks": (3, 4), "zarr_format": 2}, {"zarr_format": 3, "shards": (9, 4)}),
         ({"chunks": (3, 4), "shards": (6, 8), "compressors": ["zstd:3", "crc32c"]}, {"zarr_format": 2}),
+        ({"chunks": (3, 4), "dtype": ">f4", "fill_value": 7, "zarr_format": 2}, {"zarr_format": 3}),
+        ({"chunks": (3, 4), "serializer": gzarr.codecs.BytesCodec("big")}, {"zarr_format": 2}),
     ],
 )
 def test_chunks_go_into_and_out_of_shards_without_decoding(before, after, monkeypatch):
-    z = gzarr.create_array(shape=(10, 17), dtype="i4", **before)
+    z = gzarr.create_array(shape=(10, 17), **{"dtype": "i4", **before})
     z[2:9, 5:] = np.arange(84).reshape(7, 12) + 1
     monkeypatch.setattr(gzarr.cpu.backend.CpuBackend, "merge_and_encode", None)
     monkeypatch.setattr(gzarr.cpu.backend.CpuBackend, "place", None)
@@ -145,19 +147,22 @@ def test_chunks_go_into_and_out_of_shards_without_decoding(before, after, monkey
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("filters", [["shuffle"], ["shuffle", "zlib:4"], ["fixedscaleoffset", "shuffle"]])
-@pytest.mark.parametrize("last", [numcodecs.Zlib(4), numcodecs.Fletcher32(), numcodecs.Blosc("zstd", shuffle=0)])
+@pytest.mark.parametrize("last", [numcodecs.Zlib(4), numcodecs.CRC32C(), numcodecs.Blosc("zstd", shuffle=0)])
 def test_filters_and_compressor_stay_on_the_way_through_the_other_format(filters, last, order):
     scale = {"fixedscaleoffset": numcodecs.FixedScaleOffset(0, 10, "f4", "i2")}
     how = {"filters": [scale.get(name, name) for name in filters], "compressor": last, "order": order}
     z = gzarr.array(np.arange(42, dtype="f4").reshape(6, 7), chunks=(3, 4), zarr_format=2, **how)
     there, back, other = MemoryStore(), MemoryStore(), MemoryStore()
     assert gzarr.transfer(z, there, zarr_format=3).arrays[0].how == "objects"
+    assert isinstance(last, numcodecs.CRC32C) == (gzarr.open_array(there).compressors[-1].name == "crc32c")
     assert gzarr.transfer(there, back, zarr_format=2).arrays[0].how == "objects"
     copy = gzarr.open_array(back)
     assert (copy.filters, copy.compressor, copy.order) == (z.filters, last, order)
     assert np.array_equal(copy[:], z[:])
     gzarr.transfer(there, other, zarr_format=2, compressor="lz4")  # instead of all that compress
     assert len(gzarr.open_array(other).filters or ()) == filters.count("fixedscaleoffset")
+    with pytest.raises(gzarr.MetadataError, match=f"got {len(filters) + 1}; give all but the last in filters="):
+        gzarr.create_array(shape=1, dtype="f4", zarr_format=2, compressors=[*how["filters"], last])
 
 
 def test_another_fill_value_changes_no_element():
