@@ -34,16 +34,14 @@ class KeyEncoding:
 
     def encode(self, coords: Coords) -> str:
         """Key of a chunk, relative to its array."""
-        return self.under("")(coords)
+        return self.under("", len(coords))(coords)
 
-    def under(self, path: str) -> Callable[[Coords], str]:
-        """A function that makes the keys of the chunks of the array at a path."""
-        join = self.separator.join
+    def under(self, path: str, ndim: int) -> Callable[[Coords], str]:
+        """A function that makes the keys of the chunks of the array at a path, which has so many axes."""
+        path, names = path.replace("%", "%%"), ["%d"] * ndim
         if self.name == "default":
-            start = join_path(path, "c")
-            return lambda coords: join((start, *map(str, coords)))
-        prefix = join_path(path, "_")[:-1]
-        return lambda coords: prefix + (join(map(str, coords)) or "0")
+            return self.separator.join([join_path(path, "c"), *names]).__mod__
+        return join_path(path, self.separator.join(names) or "0").__mod__
 
     def decode(self, key: str, ndim: int) -> Coords | None:
         """Coordinates of the chunk with a key, or None if the key is not a chunk's."""

@@ -90,8 +90,12 @@ class Layout:
 
     def __init__(self, grid: Grid, objects: Grid, names: Names) -> None:
         self.grid, self.objects, self.names = grid, objects, names
-        self.key = names.keys.under(names.path)
+        self.key = names.keys.under(names.path, len(objects))
         self.cut: tuple[Coords, Coords] | None = None
+
+    def keys(self, coords: Indices) -> list[str]:
+        """Keys of several objects. coords: int64 (n, ndim)."""
+        return list(map(self.key, map(tuple, coords.tolist())))
 
     def find_cut(self) -> tuple[Coords, Coords]:
         """Find `cut`, which writes need."""

@@ -1,8 +1,9 @@
 """Locks on stored objects, for changing part of an object: read, modify, write back.
 
-A name has a lock while it is held or awaited: nothing grows with the number of chunks, and different
-names never wait for each other. Several names are locked in the order in which their locks were made, which is the same
-for all who wait for them, so callers with crossing sets of names cannot block each other. Nodes have a table of their
+A table says of each name that is held or awaited who asked for it last: nothing grows with the number of chunks, and
+different names never wait for each other. Whoever asks for names enters itself for all of them in one step, and then
+waits for those whose place it took. So nobody waits for one who asked later: callers with crossing sets of names cannot
+block each other, and everyone's turn comes. Nodes have a table of their
 own: a thread that resizes an array holds the lock of its node while objects are locked, also by other threads that
 work for it. So have metadata documents: a thread that holds a node rewrites its document and those above it, one at a
 time.
@@ -10,11 +11,8 @@ time.
 
 import threading
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from itertools import count
-from operator import attrgetter, methodcaller
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -50,37 +48,16 @@ class HeldLocks(AbstractContextManager[None]):
             raise
 
 
-class _NameLock:
-    """The lock of one name.
-
-    Attributes
-    ----------
-    lock
-        Knows the thread that holds it.
-    n_users
-        How many hold it or wait for it.
-    number : int
-        In the order in which locks were made.
-    """
-
-    __slots__ = ("lock", "n_users", "number")
-
-    def __init__(self, number: int) -> None:
-        self.lock = threading.RLock()
-        self.n_users = 0
-        self.number = number
-
-
 class _LockTable:
-    """The locks of all names that are held or waited for."""
+    """Who holds or waits for which names."""
 
     def __init__(self) -> None:
-        self.numbers = count()
         self.reset()
 
     def reset(self) -> None:
         """Begin with no locks."""
-        self.locks: dict[Hashable, _NameLock] = {}
+        #: Who asked for a name last.
+        self.holders: dict[Hashable, _HeldNames] = {}
         # Collecting garbage may lock objects while a thread holds it.
         self.guard = threading.RLock()
 
@@ -88,49 +65,83 @@ class _LockTable:
         """A context manager that holds the locks of some names."""
         return _HeldNames(self, set(names))
 
+    def held_here(self, name: Hashable) -> bool:
+        """Whether this thread holds a name."""
+        return any(is_held_here(holder.lock) for holder in _asked(self.holders.get(name), name))
+
 
 class _HeldNames(HeldLocks):
-    """Some names, locked for one ``with`` statement."""
+    """Some names, locked for one ``with`` statement.
 
-    __slots__ = ("_held", "_names", "_releases", "_table", "_wanted")
+    Attributes
+    ----------
+    lock
+        Held from before it asks for the names until they are free again.
+    after : dict
+        While it waits: who asked for each name before it.
+    ended : bool
+        Whether it holds or awaits nothing any more.
+    """
+
+    __slots__ = ("_names", "_table", "after", "ended", "lock")
 
     def __init__(self, table: _LockTable, names: set[Hashable]) -> None:
         self._table = table
         self._names = names
-        self._wanted: dict[Hashable, _NameLock] = {}
-        self._held: list[threading.RLock] = []
-        self._releases = map(_let_go, self._held)
+        self.after: dict[Hashable, _HeldNames] = {}
+        self.ended = False
+        self.lock = threading.RLock()
 
     def _take(self) -> None:
-        table, wanted = self._table, self._wanted
+        table, names = self._table, self._names
         with table.guard:
-            for name in self._names:
-                while name not in wanted:
-                    lock = table.locks.get(name) or _NameLock(next(table.numbers))
-                    lock.n_users += 1  # a finalizer may have removed it from the table just before
-                    wanted[name] = lock
-                    if table.locks.setdefault(name, lock) is not lock:
-                        wanted.pop(name).n_users -= 1
-        for name, lock in wanted.items():
-            if is_held_here(lock.lock):  # this thread is in the midst of a change
-                raise reentered(f"{name!r}")
-        locks = sorted(wanted.values(), key=_number)
-        # No Python runs between the taking of a lock and its being noted, so no interrupt can come there.
-        self._held.extend(filter(_acquire, map(_lock, locks)))
+            taken = names & table.holders.keys()
+            for name in taken:
+                if table.held_here(name):  # this thread is in the midst of a change
+                    raise reentered(f"{name!r}")
+            self.lock.acquire()
+            self.after = {name: table.holders[name] for name in taken}
+            table.holders.update(dict.fromkeys(names, self))
+        if self.after:
+            for holder in set(self.after.values()):
+                self._await(holder)
+            self.after = {}
+
+    def _await(self, holder: "_HeldNames") -> None:
+        if is_held_here(self._table.guard):  # which the other one needs to end
+            raise reentered(f"the lock of {min(map(repr, self._names))}")
+        holder.lock.acquire()
+        holder.lock.release()
+        for earlier in set(holder.after.values()):  # for which an interrupt has kept it from waiting
+            self._await(earlier)
 
     def _release(self) -> None:
-        deque(self._releases, 0)
-        table, wanted = self._table, self._wanted
-        with table.guard:
-            while wanted:
-                name, lock = wanted.popitem()
-                lock.n_users -= 1
-                if not lock.n_users and table.locks.get(name) is lock:  # another's after a fork
-                    table.locks.pop(name, None)
+        holders, waiting = self._table.holders, self.after
+        with self._table.guard:
+            self.ended = True
+            for name in self._names:
+                if holders.get(name) is self:  # another's after a fork
+                    waited = self._waited(name) if waiting else None
+                    if waited is None:
+                        del holders[name]
+                    else:
+                        holders[name] = waited
+        for holder in (self, *waiting.values()):
+            while is_held_here(holder.lock):
+                holder.lock.release()
+
+    def _waited(self, name: Hashable) -> "_HeldNames | None":
+        """Who holds or awaits a name that this one has waited for."""
+        return next((holder for holder in _asked(self.after.get(name), name) if not holder.ended), None)
 
 
-_number, _lock = attrgetter("number"), attrgetter("lock")
-_acquire, _let_go = methodcaller("acquire"), methodcaller("release")
+def _asked(holder: _HeldNames | None, name: Hashable) -> Iterator[_HeldNames]:
+    """Who asked for a name, the last one first, as far as one waits for the next."""
+    while holder is not None:
+        yield holder
+        holder = holder.after.get(name)
+
+
 _objects, _nodes, _documents = _LockTable(), _LockTable(), _LockTable()
 
 
@@ -159,8 +170,7 @@ def entering(lock: Lock, what: str) -> Lock:
 
 def holds_document(name: Hashable) -> bool:
     """Whether this thread holds the lock of a document (`document_lock`)."""
-    lock = _documents.locks.get(name)
-    return lock is not None and is_held_here(lock.lock)
+    return _documents.held_here(name)
 
 
 def while_locked(lock: AbstractContextManager[Any], task: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer, Request, Versions
 from gzarr.storage.flat import FlatStore
-from gzarr.storage.rules import as_bytes, check_key, check_path, cut, pickled, under
+from gzarr.storage.rules import as_bytes, check_key, check_keys, check_path, cut, pickled, under
 
 # Every store that is alive, so that its own name ("memory://140453554680576") finds it.
 _alive: "WeakValueDictionary[int, MemoryStore]" = WeakValueDictionary()
@@ -161,9 +161,9 @@ class MemoryStore(FlatStore):
     def set_many(self, items: Iterable[tuple[str, Buffer]]) -> None:
         """Store every (key, bytes) pair; a buffer that could change is copied."""
         self.check_writable()
-        data = self._data
+        data, items = self._data, list(items)
+        check_keys([key for key, _ in items])
         for key, value in items:
-            check_key(key)
             data[key] = value if type(value) is bytes else as_bytes(key, value)
 
     def delete_many(self, keys: Iterable[str]) -> None:

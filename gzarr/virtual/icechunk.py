@@ -226,7 +226,7 @@ def _table(
     store: ZarrStore, path: str, counts: Coords, encoding: KeyEncoding, files: Store, places: Containers
 ) -> ChunkTable:
     """Where the chunks of an array are. Raises: StoreError if a file with virtual chunks has changed."""
-    table, key = ChunkTable.empty(counts), encoding.under(path)
+    table, key = ChunkTable.empty(counts), encoding.under(path, len(counts))
     for coords, kinds, names, offsets, lengths, within in store.collected(store.store.array_chunk_iterator(f"/{path}")):
         is_there = (coords < np.array(counts, np.int64)).all(1)  # others are left of a larger shape
         rows, numbers = coords.astype(np.int64) @ table.steps, np.full(len(kinds), INLINE, np.int32)

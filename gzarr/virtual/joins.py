@@ -267,7 +267,7 @@ def chunks_of(array: Array, objects: Objects) -> Chunks:
 
 def _watched(array: Array, reader: Reader | None) -> Reader | None:
     """A reader by way of the array's own store, which compares the version of the file."""
-    key = array.metadata.keys.under(array.path)
+    key = array.metadata.keys.under(array.path, array.ndim)
     return reader and reader._replace(read=lambda many: array.store.get_many([Request(key(at)) for at in many]))
 
 
@@ -315,7 +315,7 @@ def table_of(array: Array, objects: Objects) -> ChunkTable:
     if isinstance(store, VirtualStore) and (table := store.place_of(array.path)) is not None:
         numbers = objects.numbers(store)
         return replace(table, objects=np.array([*numbers, INLINE, MISSING], np.int32)[table.objects])
-    table, key = ChunkTable.empty(tuple(one.nchunks for one in meta.grid)), meta.keys.under(array.path)
+    table, key = ChunkTable.empty(tuple(one.nchunks for one in meta.grid)), meta.keys.under(array.path, array.ndim)
     for coords in objects_stored(meta, array.store, array.path):
         row = table.row(coords)
         table.objects[row], table.offsets[row] = objects.number(array.store, key(coords)), 0
@@ -350,7 +350,7 @@ def _joined_table(
 def _unpadded(table: ChunkTable, array: Array) -> ChunkTable:
     """The table of an array without padding: its store fills up chunks that are short."""
     short = np.flatnonzero((table.objects >= 0) & (table.lengths >= 0) & (table.lengths < table.padded_nbytes))
-    key, inline, numbers = array.metadata.keys.under(array.path), dict(table.inline), table.objects.copy()
+    key, inline, numbers = array.metadata.keys.under(array.path, array.ndim), dict(table.inline), table.objects.copy()
     for row in short.tolist():
         coords = tuple(map(int, np.unravel_index(row, table.counts)))
         inline[row], numbers[row] = partial(_chunk, array.store, key(coords)), INLINE

@@ -141,7 +141,7 @@ def _references(array: Array) -> _References:
         table = table_of(array, objects)
         is_short = (table.objects >= 0) & (table.lengths >= 0) & (table.lengths < table.padded_nbytes)
         rows = np.flatnonzero(is_short | (table.objects == INLINE))
-    key, inline, numbers, nbytes = array.metadata.keys.under(array.path), {}, table.objects.copy(), 0
+    key, inline, numbers, nbytes = array.metadata.keys.under(array.path, array.ndim), {}, table.objects.copy(), 0
     for row, coords in zip(rows.tolist(), _coords(rows, table.counts), strict=True):
         chunk = array.store.get_one(Request(key(coords)))
         if chunk is not None:
@@ -193,7 +193,7 @@ def _save_json(groups: _Groups, arrays: _Arrays, store: Store, key: str) -> None
     found = _documents(groups, metas, 2 if v2 is not None else 3)
     refs: dict[str, Any] = {name: text.decode() for name, text in found.items()}
     for path, one in arrays.items():
-        urls, name = one.urls(), metas[path].keys.under(path)
+        urls, name = one.urls(), metas[path].keys.under(path, len(one.table.counts))
         for row, coords, number in one.rows():
             if number == INLINE:
                 refs[name(coords)] = "base64:" + base64.b64encode(one.inline(row)).decode()
@@ -249,7 +249,7 @@ def _save_in_icechunk(groups: _Groups, arrays: _Arrays, session: Any) -> None:
         write_node(store, path, GroupMeta(dict(attributes)))
     for path, one in arrays.items():
         write_node(store, path, metas[path])
-        table, key = one.table, metas[path].keys.under(path)
+        table, key = one.table, metas[path].keys.under(path, len(one.table.counts))
         sizes = [holder.getsize(name) or 0 if (table.lengths < 0).any() else 0 for holder, name in one.objects]
         lengths = np.where(table.lengths < 0, np.array([*sizes, 0, 0])[table.objects], table.lengths)
         urls = np.array([*one.urls("file://"), "", ""], object)[table.objects].tolist()

@@ -295,7 +295,8 @@ class VirtualStore(Store):
 
     def _chunk_keys(self, path: str) -> Iterator[str]:
         """Keys of the chunks that an array has."""
-        chunks, key = self.contents.arrays[path], self._encoding(path).under(path)
+        chunks = self.contents.arrays[path]
+        key = self._encoding(path).under(path, len(chunks.counts))
         if isinstance(chunks, Reader):
             yield from map(key, product(*map(range, chunks.counts)))
             return

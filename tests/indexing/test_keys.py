@@ -14,7 +14,7 @@ def test_keys_come_back_as_coordinates(encoding: KeyEncoding, coords: tuple[int,
     key = encoding.encode(coords)
     assert encoding.decode(key, len(coords)) == coords
     assert encoding.decode(key, len(coords) + 2) is None
-    assert encoding.under("a/b")(coords) == f"a/b/{key}"
+    assert encoding.under("a/b%s", len(coords))(coords) == f"a/b%s/{key}"
 
 
 def test_keys_are_those_of_the_specifications() -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,60 +129,81 @@ def test_an_error_releases_the_locks() -> None:
 
 
 def test_an_interrupt_while_waiting_releases_the_first_locks() -> None:
-    class Interrupted:
-        n_users, number = 1, 1 << 60
-
-        @property
-        def lock(self) -> Any:
-            return self
-
-        def acquire(self) -> None:
-            raise KeyboardInterrupt
-
-        def release(self) -> None:
-            raise RuntimeError("released without being held")
-
-        def _is_owned(self) -> bool:
-            return False
-
-    table = locks._LockTable()
-    table.locks["c"] = cast("Any", Interrupted())
-    with pytest.raises(KeyboardInterrupt), table.holding(["a", "b", "c"]):
+    table, taken = locks._LockTable(), held_by(acquire=partial(next, iter(())), _is_owned=bool)
+    table.holders["c"] = taken
+    with pytest.raises(StopIteration), table.holding(["a", "b", "c"]):
         pass
-    assert list(table.locks) == ["c"]
+    assert table.holders == {"c": taken}
     with table.holding(["a", "b"]):
         pass
+
+
+def held_by(**lock: Any) -> Any:
+    """The holder of a name, by a lock with these methods."""
+    holder: Any = locks._LockTable().holding(["c"])
+    holder.lock = SimpleNamespace(**lock)
+    return holder
 
 
 def test_an_interrupt_as_a_lock_is_taken_releases_it() -> None:
     """It comes when the system has given the lock, and Python goes on."""
     table, real = locks._LockTable(), threading.RLock()
-    taken = locks._NameLock(1 << 60)
-    taken.lock = cast("Any", SimpleNamespace(release=real.release, _is_owned=real._is_owned))
-    taken.lock.acquire = partial(any, map(operator.call, [_thread.interrupt_main, real.acquire]))
-    taken.n_users = 1
-    table.locks["c"] = taken
+    taken: list[Callable[[], object]] = [_thread.interrupt_main, real.acquire]
+    is_owned = partial(is_held_here, real)
+    last = held_by(acquire=partial(any, map(operator.call, taken)), release=real.release, _is_owned=is_owned)
+    table.holders["c"] = last
     with pytest.raises(KeyboardInterrupt), table.holding(["a", "c"]):
         time.sleep(1)  # where it comes if nothing was looked at before
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(real.acquire, timeout=0.05).result(), "still locked"
-    assert list(table.locks) == ["c"]
+    assert table.holders == {"c": last}
 
 
-@pytest.mark.parametrize("number", [-1, 1 << 60], ids=["first", "last"])
-def test_an_interrupt_as_locks_are_released_releases_them_all(number: int) -> None:
-    table = locks._LockTable()
-    last = locks._NameLock(number)
-    last.lock = cast("Any", SimpleNamespace(acquire=partial(bool, 1), _is_owned=bool))
-    last.lock.release = partial(any, map(operator.call, [_thread.interrupt_main]))
-    last.n_users = 1
-    table.locks["c"] = last
-    with pytest.raises(KeyboardInterrupt), table.holding(["a", "b", "c"]):
-        held = [table.locks[name].lock for name in "ab"]
-    with ThreadPoolExecutor(1) as pool:
-        for lock in held:
-            assert pool.submit(lock.acquire, timeout=0.05).result(), "still locked"
-    assert list(table.locks) == ["c"]
+def test_an_interrupt_as_locks_are_released_releases_them_all() -> None:
+    table, real = locks._LockTable(), threading.RLock()
+    let_go: list[Callable[[], object]] = [_thread.interrupt_main, real.release]
+    held: Any = table.holding(["a", "b"])
+    held.lock = SimpleNamespace(
+        acquire=real.acquire, release=partial(any, map(operator.call, let_go)), _is_owned=partial(is_held_here, real)
+    )
+    with pytest.raises(KeyboardInterrupt), held:
+        pass
+    assert not is_held_here(real)
+    assert not table.holders
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["before the interrupt", "after it"])
+def test_names_stay_locked_when_one_that_waits_for_them_is_interrupted(behind: bool) -> None:
+    """behind: whether another one waits for the one that is interrupted, or comes after that."""
+    table, order = locks._LockTable(), list[str]()
+    entered, leave = threading.Event(), threading.Event()
+
+    class Interrupted(locks._HeldNames):
+        def _await(self, holder: object) -> None:
+            entered.set()
+            leave.wait(10)
+            raise InterruptedError
+
+    def take(held: Any, name: str) -> None:
+        with held:
+            order.append(name)
+
+    with ThreadPoolExecutor(2) as pool:
+        with table.holding(["a", "b"]):
+            waiting = pool.submit(take, Interrupted(table, {"a", "c"}), "interrupted")
+            assert entered.wait(10)
+            if not behind:
+                leave.set()
+                waiting.exception(10)
+            last = pool.submit(take, table.holding(["a"]), "last")
+            time.sleep(0.05)
+            leave.set()
+            assert type(waiting.exception(10)) is InterruptedError
+            time.sleep(0.05)
+            order.append("first")
+        last.result(10)
+    assert order == ["first", "last"]
+    assert not table.holders
 
 
 def test_other_names_are_never_waited_for_and_none_is_kept() -> None:
@@ -195,13 +216,13 @@ def test_other_names_are_never_waited_for_and_none_is_kept() -> None:
             done.set()
 
     with key_locks(mine):
-        assert len(locks._objects.locks) >= 5000
+        assert len(locks._objects.holders) >= 5000
         other = threading.Thread(target=take, daemon=True)
         other.start()
         assert done.wait(10)
     other.join(10)
     assert is_free(mine[0])
-    assert not [name for name in locks._objects.locks if name in {*mine, *theirs}]
+    assert not [name for name in locks._objects.holders if name in {*mine, *theirs}]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")

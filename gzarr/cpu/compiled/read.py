@@ -100,7 +100,7 @@ class LoopRead:
             shards.give_up(number, table, found, self._call(table, sources, items))
             return []
         ranges = None if source.ranges is None else source.ranges.rows(table.coords).columns(str)
-        keys = map(source.layout.key, table.coords.tolist()) if source.in_memory else None
+        keys = source.layout.keys(table.coords) if source.in_memory else None
         status = self._call(table, ranges, None if keys is None else fetch_items(source.store, keys))
         if not any(status):
             return []

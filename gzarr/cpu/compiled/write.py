@@ -130,7 +130,8 @@ class LoopWrite:
         if batch.shard is not None:
             keys = [self.source.layout.key(batch.shard)]
             return keys, () if self._covers(batch) else keys
-        keys = [self.source.layout.key(at) for _, table in batch.tables for at in table.coords.tolist()]
+        ((_, table),) = batch.tables
+        keys = self.source.layout.keys(table.coords)
         return keys, () if self.target is not None else self._partial(batch, keys)
 
     def _partial(self, batch: _Batch, keys: Sequence[str]) -> list[str]:
@@ -338,7 +339,8 @@ def write_size(source: Source, target: Target | None, nparts: int, n_threads: in
     size = max(min(_MAX_NCHUNKS, MAX_NBYTES // nbytes), 1)
     if isinstance(source.layout, Sharded):
         return size
-    smallest = min(STORE_NBYTES // nbytes, size)  # a store may wait for its lock
+    smallest = STORE_NBYTES // nbytes  # a store may wait for its lock
+    smallest = min(max(smallest, min(-(-nparts // n_threads), 2 * smallest)), size)
     if target is not None:
         smallest = min(_MIN_NCHUNKS, -(-_LARGE_NBYTES // nbytes), nparts // n_threads)
     return max(min(size, -(-nparts // (n_threads * BATCHES_PER_THREAD))), smallest, 1)

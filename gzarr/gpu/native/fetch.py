@@ -90,7 +90,8 @@ class Wanted(NamedTuple):
         """Keys of the objects with the chunks."""
         if self.shards is not None:
             return [shard.key for shard in self.shards.shards]
-        return list(map(source.names.keys.under(source.names.path), map(tuple, self.coords.tolist())))
+        key = source.names.keys.under(source.names.path, self.coords.shape[1])
+        return list(map(key, map(tuple, self.coords.tolist())))
 
 
 class Fetched(NamedTuple):

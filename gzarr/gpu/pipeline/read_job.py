@@ -151,7 +151,7 @@ class DeviceRead:
         pipeline_slot.rewind()
         with stage("read") as noted:
             if files is None:
-                keys = list(map(layout.key, map(tuple, wanted.coords.tolist())))
+                keys = layout.keys(wanted.coords)
                 batch = fetch_from_store(pipeline_slot, store, keys, plan.phase)
             else:
                 nbytes = _buffer_nbytes(files, wanted, plan.chunk.nbytes or 1)
