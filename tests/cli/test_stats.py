@@ -62,12 +62,8 @@ def test_numbers_are_those_of_the_type_and_spreads_of_times_have_no_origin(path:
     gzarr.create_array(path, data=np.array([-9, -2.5, 1.1], "f4"), attributes=said, overwrite=True)
     assert main(["stats", path]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(" : ")[2] for line in lines[3:]] == [
-        "-2.5 hours since 2000-01-01",
-        "1.1 hours since 2000-01-01",
-        "-0.7 hours since 2000-01-01",
-        "1.8 hours",
-    ]
+    shown = [line.partition(" : ")[2].replace(said["units"], "since") for line in lines[3:]]
+    assert shown == ["-2.5 since", "1.1 since", "-0.7 since", "1.8 hours"]
     assert main(["histogram", path, "--bins", "1"]) == 0
     bar, missing = capsys.readouterr().out.splitlines()
     assert bar.startswith("-2.5 to 1.1 hours since 2000-01-01  █")
@@ -126,9 +122,7 @@ def test_packed_data_are_unpacked_and_missing_ones_left_out(path: str, capsys: p
     attributes = {"scale_factor": -0.5, "add_offset": 10, "units": "K", "_FillValue": -1}
     gzarr.create_array(path, data=np.array([-1, 2, 4], "i2"), attributes=attributes, overwrite=True)
     assert main(["stats", path]) == 0
-    assert (
-        "Minimum            : 8.0 K\nMaximum            : 9.0 K\nMean               : 8.5 K" in capsys.readouterr().out
-    )
+    assert " : 8.0 K\nMaximum            : 9.0 K\nMean               : 8.5 K" in capsys.readouterr().out
     assert main(["stats", path, "--raw", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["min"] == -1
     assert main(["histogram", path, "--bins", "2", "--range", "8,9", "--json"]) == 0

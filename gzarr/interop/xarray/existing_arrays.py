@@ -35,7 +35,7 @@ def into(
     Raises
     ------
     ValueError
-        If the variable has other dimensions or lengths, or longer text.
+        If the variable has other dimensions or lengths, longer text, or times between the whole numbers of its units.
     """
     is_time = may_be_time(variable)
     stored = conventions.decode_cf_variable(
@@ -43,9 +43,15 @@ def into(
     )
     _check_units(name, variable, stored)
     _check_text(name, variable, array)
-    changed = variable.copy(deep=False)
-    changed.encoding = stored.encoding
-    encoded = encode_zarr_variable(changed, name=name)
+    if variable.dtype.kind == array.dtype.kind and array.dtype.kind in "mM":
+        _check_resolution(name, variable, array.dtype)
+        encoded = variable
+    else:
+        changed = variable.copy(deep=False)
+        changed.encoding = stored.encoding
+        encoded = encode_zarr_variable(changed, name=name)
+        if is_time:
+            _check_whole(name, encoded, stored.encoding.get("units"))
     if set(encoded.dims) != set(stored.dims):
         raise ValueError(
             f"variable {name!r} has different dimension names: {encoded.dims}, in {array.store_path} {stored.dims}"
@@ -80,6 +86,23 @@ def _check_units(name: str, variable: xr.Variable, stored: xr.Variable) -> None:
         raise ValueError(
             f"variable {name!r} has the units {units!r}, stored are times in {expected!r}; convert it first"
         )
+
+
+def _check_resolution(name: str, variable: xr.Variable, dtype: np.dtype[Any]) -> None:
+    """Refuse times that the type of an array lacks, which has times, not numbers."""
+    values = np.asarray(variable.data)
+    if not ((values.astype(dtype) == values) | np.isnat(values)).all():
+        raise ValueError(f"variable {name!r} has times that {dtype} lacks; round them, or write it anew")
+
+
+def _check_whole(name: str, encoded: xr.Variable, expected: str | None) -> None:
+    """Refuse times that Xarray has counted in other units than the stored numbers, as these have too coarse ones."""
+    units = encoded.attrs.get("units")
+    one, other = (str(said).partition(" since ")[0].strip().lower().removesuffix("s") for said in (units, expected))
+    if one != other:
+        stored = f"whole numbers of {expected!r}" if expected else "numbers without units of time"
+        remedy = "round them, or write it anew" if expected else "write it anew"
+        raise ValueError(f"variable {name!r} has times in {units!r}, which {stored} cannot hold; {remedy}")
 
 
 def _check_text(name: str, variable: xr.Variable, array: Array) -> None:

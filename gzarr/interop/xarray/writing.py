@@ -28,6 +28,8 @@ from gzarr.interop.xarray.existing_arrays import Region, into, region_slices
 from gzarr.interop.xarray.new_arrays import array_options
 from gzarr.interop.xarray.variables import dimensions
 from gzarr.metadata.conventions import UNLIMITED
+from gzarr.metadata.documents import read_node
+from gzarr.metadata.model import ZarrFormat
 from gzarr.storage import Store, ZipStore
 
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
@@ -244,7 +246,7 @@ def _dataset(
     _check_known(variables, arrays, call)
     changed = [path] if group is None else [join_path(path, name) for name in variables if name in arrays]
     variables = {name: v.compute() if _reads(v, store, changed) else v for name, v in variables.items()}
-    given = group.metadata.zarr_format if group is not None else checked_format(call.zarr_format)
+    given = group.metadata.zarr_format if group is not None else _new_format(store, path, call)
     writes = []
     for name, variable in variables.items():
         if name not in arrays:
@@ -272,6 +274,16 @@ def _existing(store: Store, path: str, call: _WriteCall) -> Group | None:
         if call.mode == "r+" or call.append_dim is not None or call.region is not None:
             raise
         return None
+
+
+def _new_format(store: Store, path: str, call: _WriteCall) -> ZarrFormat:
+    """Return the format of a new group: by default, that of the group it goes into."""
+    while path and call.zarr_format is None:
+        path = path.rpartition("/")[0]
+        above = read_node(store, path)
+        if above is not None:
+            return above.zarr_format
+    return checked_format(call.zarr_format)
 
 
 def _reads(variable: xr.Variable, store: Store, paths: Sequence[str]) -> bool:
