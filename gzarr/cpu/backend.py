@@ -124,8 +124,11 @@ class CpuBackend:
         return min(max(BATCH_NBYTES // nbytes, 1), MAX_BATCH_NCHUNKS)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: object | None = None) -> Array:
-        """An uninitialized NumPy array."""
-        return np.empty(shape, dtype)
+        """An uninitialized NumPy array. Raises: MemoryError."""
+        try:
+            return np.empty(shape, dtype)
+        except ValueError as error:  # NumPy's, which names no shape
+            raise MemoryError(f"no memory holds an array of shape {shape} and {dtype}: select a part of it") from error
 
     def adopt_out(self, out: Any) -> Array:
         """An array to read into, as is. Raises: ValueError if it is in GPU memory, TypeError if it is not an array."""

@@ -24,7 +24,7 @@ from gzarr.hierarchy import array_info, selecting
 from gzarr.hierarchy.array_info import casting_dtype, view_metadata
 from gzarr.hierarchy.asynchronous import AsyncArray, take_over, unwrapped
 from gzarr.hierarchy.keywords import ConstructorKeywords, DeviceKeywords
-from gzarr.hierarchy.node import Node, same_objects
+from gzarr.hierarchy.node import Node, Sized, same_objects
 from gzarr.hierarchy.options import ArrayConfig, OpenedWith, given_config
 from gzarr.hierarchy.reaching import reach_existing, split_positional
 from gzarr.hierarchy.region_writing import RegionWriter, regions_of
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _preparing = new_lock()
 
 
-class Array(Node[ArrayMeta]):
+class Array(Sized, Node[ArrayMeta]):
     """A chunked, compressed, N-dimensional array.
 
     ``array[selection]`` reads into a new NumPy array or, on a CUDA device, CuPy array; ``array[selection] = value``
@@ -751,11 +751,6 @@ class Array(Node[ArrayMeta]):
         kind, number = self.backend.empty((0,), self.dtype).__dlpack_device__()
         return int(kind), int(number)
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a 0-dimensional array")
-        return self.shape[0]
-
     def __iter__(self) -> Iterator[AnyArray]:
         if not self.shape:
             raise TypeError("iteration over a 0-dimensional array")
@@ -788,22 +783,6 @@ class Array(Node[ArrayMeta]):
         [[3, 4], [5, 6]]
         """
         return selecting.rows_between(self, start, end)
-
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            raise ValueError("the truth value of an array with more than one element is ambiguous")
-        return bool(self._scalar())
-
-    def __int__(self) -> int:
-        return int(self._scalar())
-
-    def __float__(self) -> float:
-        return float(self._scalar())
-
-    def _scalar(self) -> Any:
-        if self.size != 1:
-            raise TypeError("only arrays of one element can be converted to a Python scalar")
-        return self[(0,) * self.ndim]
 
     def stats(
         self,

@@ -17,7 +17,7 @@ from gzarr.backend import Array as AnyArray
 from gzarr.backend import Backend, Fields
 from gzarr.errors import SelectionError
 from gzarr.hierarchy.array_info import casting_dtype
-from gzarr.hierarchy.node import GzarrArray
+from gzarr.hierarchy.node import GzarrArray, Sized
 from gzarr.hierarchy.selecting import Accessor
 from gzarr.hierarchy.values import LazyValue, fields_dtype, stored_names
 from gzarr.hierarchy.view_labels import find_labels, read_coordinate
@@ -27,7 +27,7 @@ from gzarr.indexing.transform import Transform
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class LazyView(LazyValue):
+class LazyView(Sized, LazyValue):
     """A selection of an array that is read when its elements are asked for.
 
     ``view[selection]`` is another view, made without a read; ``view[...]``, `result` and ``numpy.asarray(view)`` read,
@@ -128,11 +128,6 @@ class LazyView(LazyValue):
         """Data type before casts."""
         dtype: np.dtype[Any] = self.source.parts[0].dtype if isinstance(self.source, Sequel) else self.source.dtype
         return fields_dtype(dtype, self.fields) if self.fields else dtype
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a view without axes")
-        return self.shape[0]
 
     def __iter__(self) -> Iterator[LazyView]:
         return (self[i] for i in range(len(self)))

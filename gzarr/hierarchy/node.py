@@ -45,6 +45,34 @@ def lies_within(store: Store, path: str, outer_store: Store, outer_path: str) ->
     return same_store and f"{path}/".startswith(f"{outer_path}/" if outer_path else "")
 
 
+class Sized:
+    """The length of an array or a view, and its only element, which is read, as a Python scalar."""
+
+    __slots__ = ()
+
+    def __len__(self: Any) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-dimensional array")
+        return int(self.shape[0])
+
+    def __bool__(self: Any) -> bool:
+        if self.size != 1:
+            raise ValueError("the truth value of an array with more than one element is ambiguous")
+        return bool(_only_element(self))
+
+    def __int__(self: Any) -> int:
+        return int(_only_element(self))
+
+    def __float__(self: Any) -> float:
+        return float(_only_element(self))
+
+
+def _only_element(array: Any) -> Any:
+    if array.size != 1:
+        raise TypeError("only arrays of one element can be converted to a Python scalar")
+    return array[...].reshape(())
+
+
 class Node(Generic[M]):
     """An array or group that was opened in a store.
 

@@ -312,7 +312,7 @@ def _index_array(item: Any, axis: int) -> Any:
     if array.size == 0 and array.dtype == np.float64:  # an empty list
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise SelectionError(f"the index array of axis {axis} must hold integers, got {array.dtype}")
+        raise SelectionError(f"the index array of axis {axis} must hold integers of 64 bits, got {array.dtype}")
     return array
 
 
@@ -325,7 +325,7 @@ def _wrap(array: Any, extent: int, axis: int) -> Indices:
     if low < -extent or high >= extent:
         bad = low if low < -extent else high
         raise SelectionError(f"index {bad} is out of bounds for axis {axis} with size {extent}")
-    if extent > _MAX_INDEX + 1 and (low < 0 or high > _MAX_INDEX):
+    if high > _MAX_INDEX or (low < 0 and extent > _MAX_INDEX):
         raise SelectionError(f"index lists have numbers of 64 bits, axis {axis} has {extent} elements; use integers")
     indices: Indices = array.astype(np.int64, copy=False)
     return np.where(indices < 0, indices + extent, indices) if low < 0 else indices

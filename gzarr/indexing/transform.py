@@ -98,8 +98,13 @@ class Transform(NamedTuple):
         """Whether an array of a shape, which may have been resized, still has all elements of the view."""
         if 0 in self.shape:
             return True
-        dims = range(len(self.shape))
-        return all(int(self.spread(axis, dims).max()) < n for axis, n in zip(self.axes, shape, strict=True))
+
+        def last(axis: AxisMap) -> int:
+            if isinstance(axis, Listed):
+                return int(axis.indices.max())
+            return axis.start if axis.dim is None else axis.start + max(axis.step * (self.shape[axis.dim] - 1), 0)
+
+        return all(last(axis) < n for axis, n in zip(self.axes, shape, strict=True))
 
     @property
     def is_box(self) -> bool:

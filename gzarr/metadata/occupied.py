@@ -69,8 +69,11 @@ def _file(store: Store, path: str) -> str | None:
     place = "" if name is None else name.rstrip("/\\")
     while place and not os.path.lexists(place) and os.path.dirname(place) != place:  # noqa: PTH120 - as below
         place = os.path.dirname(place)  # noqa: PTH120
-    if not place or not os.path.isfile(place):  # noqa: PTH113 - names of stores are strings
+    if not place or os.path.isdir(place):  # noqa: PTH112 - names of stores are strings
         return None
+    if not os.path.isfile(place):  # noqa: PTH113
+        kind = "a symbolic link to nothing" if os.path.islink(place) else "a device, a pipe or a socket"  # noqa: PTH114
+        return f"{place!r} is {kind}; choose another path"
     try:
         with open(place, "rb") as opened:  # noqa: PTH123
             begin = opened.read(8)

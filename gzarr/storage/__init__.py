@@ -237,9 +237,19 @@ def _open_path(
         if archive is not None:
             return ZipStore(archive, _zip_mode(mode, inner, read_only)), inner
         container, inner = _split(path, ".n5")
-        if container is not None and not any(Path(path, name).is_file() for name in DOCUMENTS):
+        if container is not None and not _is_zarr(path, container):
             return _n5(LocalStore(container, read_only)), inner
     return open_named(path, options, places, is_url=False) or (LocalStore(path, read_only), "")
+
+
+def _is_zarr(path: str, container: str) -> bool:
+    """Whether the node at a path, or the nearest above it in a folder that is named as a container of N5, is Zarr's."""
+    for folder in (Path(path), *Path(path).parents):
+        if any((folder / name).is_file() for name in DOCUMENTS):
+            return True
+        if (folder / "attributes.json").is_file() or folder == Path(container):
+            break
+    return False
 
 
 def _n5(store: Store) -> Store:

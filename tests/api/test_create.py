@@ -92,7 +92,7 @@ def test_more_than_one_compressor_needs_format_3():
     assert z[:].tolist() == list(range(10))
     with pytest.raises(TypeError, match="several compressors"):
         z.compressor
-    with pytest.raises(MetadataError, match="one compressor, got 2"):
+    with pytest.raises(MetadataError, match="one compressor, got 2; give all but the last in filters="):
         gzarr.zeros(10, compressors=two, zarr_format=2)
 
 

@@ -179,6 +179,8 @@ def test_open_array_where_nothing_is_and_no_shape_is_given(tmp_path):
     with pytest.raises(errors.GroupNotFoundError, match="it does not exist"):
         gzarr.open_group(tmp_path / "x.zarr", mode="r+")
     assert not (tmp_path / "x.zarr").exists()
+    with pytest.raises(errors.GroupNotFoundError, match="'/dev/null' is a device, a pipe or a socket; choose another"):
+        gzarr.open_group("/dev/null", mode="r+")
 
 
 @pytest.mark.parametrize("opener", [gzarr.open, gzarr.open_array, gzarr.open_group])

@@ -132,11 +132,13 @@ def test_arrays_of_one_element():
     z[()] = 8
     z[...] = 9
     assert int(z) == 9
-    assert int(gzarr.array([5])) == 5
-    with pytest.raises(TypeError, match="one element"):
-        int(gzarr.array([1, 2]))
-    with pytest.raises(ValueError, match="ambiguous"):
-        bool(gzarr.array([1, 2]))
+    two = gzarr.array([5, 0])
+    assert (int(gzarr.array([5])), int(two.lazy[0]), float(two.lazy[:1]), bool(two.lazy[1:])) == (5, 5, 5.0, False)
+    for array in (two, two.lazy):
+        with pytest.raises(TypeError, match="one element"):
+            int(array)
+        with pytest.raises(ValueError, match="ambiguous"):
+            bool(array)
 
 
 def test_equality(z):

@@ -108,7 +108,7 @@ def test_a_view_of_what_an_array_has_no_more_is_neither_read_nor_written(select)
         (lambda v: v.astype("f4").write(1), MetadataError, "read-only; write to the array"),
         (lambda v: gzarr.concat([v, v[0]]), SelectionError, "equal in shape"),
         (lambda v: gzarr.stack([v], 5), SelectionError, "no axis 5"),
-        (lambda v: len(v[0, 0, 0]), TypeError, "without axes"),
+        (lambda v: len(v[0, 0, 0]), TypeError, "of a 0-dimensional"),
         (lambda v: np.array(v, copy=False), ValueError, "without a copy"),
         (lambda v: v.write(xr.DataArray(VALUES[:, :8, :8], dims=["t", "x", "y"])), ValueError, "transpose it"),
     ],

@@ -116,9 +116,13 @@ def test_axes_longer_than_any_index_array() -> None:
     assert normalize_basic((slice(-3, None, 2), -1), (2**64, 2**70)).shape == (2,)
     assert normalize_basic(slice(None, None, 2**62), (2**64,)).shape == (4,)
     assert np.asarray(normalize_orthogonal(([2**62],), (2**64,)).axes[0]).tolist() == [2**62]
-    for index in ([-1], np.array([2**63], "u8")):
+    view = gzarr.create_array(shape=2**70, chunks=2**40, fill_value=1, dtype="i1").lazy[-3:]
+    assert view[::-1][...].tolist() == [1, 1, 1]
+    with pytest.raises(MemoryError, match=rf"no memory holds an array of shape \({2**63},\) and int8: select a part"):
+        gzarr.create_array(shape=2**63, chunks=2**40, dtype="i1")[...]
+    for index, extent in (([-1], 2**64), ([-1], 2**63), (np.array([2**63], "u8"), 2**64)):
         with pytest.raises(SelectionError, match="numbers of 64 bits"):
-            normalize_orthogonal((index,), (2**64,))
+            normalize_orthogonal((index,), (extent,))
 
 
 def test_blocks_are_ranges_of_elements() -> None:
@@ -148,7 +152,7 @@ TOO_MANY = "too many indices: the array has 3 dimensions, got 4"
         (np.True_, "a boolean is not an index"),
         ([0, 6], "index 6 is out of bounds for axis 0 with size 6"),
         ([-7, 0], "index -7 is out of bounds for axis 0 with size 6"),
-        ([0.5], "axis 0 must hold integers, got float64"),
+        ([0.5], "axis 0 must hold integers of 64 bits, got float64"),
         ((slice(None), [True, False]), "boolean list for axis 1 must have length 5, got 2"),
         (([0, 1], [0, 1]), "2 index lists beside slices are ambiguous.*oindex.*vindex"),
         (([0, 1], [0, 1], slice(None)), "2 index lists beside slices are ambiguous"),

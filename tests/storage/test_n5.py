@@ -154,6 +154,9 @@ def test_damaged_blocks_raise(damaged: bytes, reason: str) -> None:
 def test_zarr_below_a_folder_named_as_a_container_is_zarr(tmp_path: Path) -> None:
     gzarr.create_array(LocalStore(tmp_path / "x.n5" / "a.zarr"), data=[1, 2])
     assert gzarr.open_array(tmp_path / "x.n5" / "a.zarr", mode="r")[:].tolist() == [1, 2]
+    gzarr.group(LocalStore(tmp_path / "y.n5"))
+    gzarr.create_group(tmp_path / "y.n5" / "in" / "it")
+    assert "it" in gzarr.open_group(tmp_path / "y.n5" / "in")
 
 
 @pytest.mark.parametrize(

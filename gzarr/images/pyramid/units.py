@@ -155,9 +155,11 @@ def plan_units(
         least = min(plan.cost_nbytes + plan.pending_nbytes for plan in plans)
         if max_nbytes is None:
             return plan_units(cells, least, workers, unit)
+        what, other = "smallest blocks that can be written whole", "make the shards (or chunks) of the levels smaller"
+        if unit is not None:
+            what, other = "blocks of the unfinished run", "begin anew"
         raise ValueError(
-            f"max_nbytes={max_nbytes}: the smallest blocks that can be written whole take {least} bytes; give "
-            f"max_nbytes={least} or more, or make the shards (or chunks) of the levels smaller"
+            f"max_nbytes={max_nbytes}: the {what} take {least} bytes; give max_nbytes={least} or more, or {other}"
         )
     decodes = any(n > 1 for n in cells.chunk)  # otherwise what is computed counts, with halos
     times = [(decodes + _n_reads(cells, plan.unit)) / plan.workers for plan in fitting]

@@ -63,3 +63,5 @@ def test_chunks_that_are_read_are_cut_as_little_as_the_budget_allows(chunk: tupl
         n_reads.append(float(seen.prod()))
         assert n_reads[-1] <= n_reads[-2]
     assert n_reads[-1] <= 1.3
+    with pytest.raises(ValueError, match=r"the blocks of the unfinished run take \d+ bytes; .* begin anew"):
+        plan_units(cells, 1 << 10, 2, units.unit)
