@@ -26,6 +26,8 @@ from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 #: The kernels by the mode of what they copy, and the most blocks of a launch.
 _COPIES = {PLAIN: "copy_plain", BYTE_SHUFFLED: "copy_bytes", BIT_SHUFFLED: "copy_bits"}
 _MAX_BLOCKS = 1 << 31
+#: The most threads of a launch of shuffle, which finds chunks by the numbers of threads.
+_MAX_THREADS = 1 << 31
 #: The values of boxes of bytes.
 _BYTES = 0, np.zeros(1, np.uint8)
 
@@ -249,7 +251,10 @@ def unshuffled(context: BatchContext, chunks: Chunks) -> Chunks:
     mode = _copied(context, parts.runs(chunks.addresses, addresses, chunks.nbytes, 1), shuffles, _BYTES)
     left = np.flatnonzero(mode < 0)
     if left.size:
-        _launch_by_unit(context, "unshuffle", chunks.addresses[left], addresses[left], shuffles.take(left))
+        how = shuffles.take(left)
+        starts = unit_starts(how.nbytes)
+        tables = upload_tables(context, chunks.addresses[left], addresses[left], starts, *how)
+        context.device.launch("unshuffle", int(starts[-1]), (left.size, *tables))
     return Chunks(rows, addresses, chunks.nbytes, rows)
 
 
@@ -259,17 +264,13 @@ def shuffled(context: BatchContext, chunks: Chunks, mode: int, typesize: int, bl
     mode: BYTE_SHUFFLED or BIT_SHUFFLED. typesize: bytes of an element. blocksize: bytes of a block.
     """
     n, nbytes = len(chunks), chunks.nbytes
-    rows, addresses = new_rows(context, n, nbytes)
-    shuffles = parts.same_shuffles(n, mode, typesize, blocksize, nbytes)
-    _launch_by_unit(context, "shuffle", chunks.addresses, addresses, shuffles)
-    return Chunks(rows, addresses, nbytes, rows)
-
-
-def _launch_by_unit(context: BatchContext, kernel: str, source: Table, target: Table, shuffles: Shuffles) -> None:
-    """Launch shuffle or unshuffle, which take any chunks. source, target: their addresses."""
-    starts = unit_starts(shuffles.nbytes)
-    tables = upload_tables(context, source, target, starts, *shuffles)
-    context.device.launch(kernel, int(starts[-1]), (source.size, *tables))
+    memory, addresses = new_places(context, np.full(n, nbytes, np.int64))
+    how = parts.shuffling(mode, typesize, blocksize, nbytes)
+    each = how[-3]
+    for some in np.array_split(np.stack([chunks.addresses, addresses]), 1 + n * each // _MAX_THREADS, axis=1):
+        tables = upload_tables(context, *some)
+        context.device.launch("shuffle", some.shape[1] * each, (some.shape[1], *tables, *how))
+    return Chunks(memory, addresses, nbytes, None if nbytes % ALIGNMENT else memory.reshape(n, nbytes))
 
 
 def reversed_units(context: BatchContext, rows: Array, unit: int) -> Array:

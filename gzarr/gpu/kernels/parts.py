@@ -161,6 +161,16 @@ def divisors(numbers: Column) -> tuple[Column, Column]:
     return ((np.int64(1) << (32 + shift)) - 1) // numbers, shift
 
 
+def shuffling(mode: int, typesize: int, blocksize: int, nbytes: int) -> tuple[int, ...]:
+    """The last arguments of shuffle for chunks of ``nbytes``; the third from last is the number of threads of each."""
+    by_unit = mode == BIT_SHUFFLED and typesize in (1, 2, 4, 8, 16)
+    unit, step = (min(32 * typesize, 128), 1) if by_unit else (128 * UNIT_NBYTES, 32)
+    per_block, rest = (-(-size // unit) * step for size in (blocksize, nbytes % blocksize))
+    per_chunk = nbytes // blocksize * per_block + rest
+    magic, shift = (column.tolist() for column in divisors(np.array([per_block, per_chunk])))
+    return mode, typesize, blocksize, nbytes, per_block, magic[0], shift[0], per_chunk, magic[1], shift[1]
+
+
 def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     """Make the descriptors of parts. swap_unit: bytes of the numbers whose order is reversed, or 0."""
     missing = boxes.source == 0  # may be read in any order

@@ -48,16 +48,20 @@ GPU Source source_of(const Sources &sources, i64 row) {
     return source;
 }
 
-// The source must be shuffled. Blosc chunks are shorter than 2 GiB, so these divisions are 32-bit ones.
+// The first byte of a block. Blosc chunks are shorter than 2 GiB, so divisions are 32-bit ones.
+GPU Place start_of(const Source &source, i64 block) {
+    i64 start = block * source.blocksize, rest = source.nbytes - start;
+    i64 size = rest < source.blocksize ? rest : source.blocksize;
+    i64 n = (i64)divide((u64)size, source.typesize);
+    i64 body = source.mode == BIT_SHUFFLED && n % 8 != 0 ? 0 : n * source.typesize;
+    return {source.data + start, 0, size, n, body};
+}
+
+// The source must be shuffled.
 GPU Place locate(const Source &source, i64 position) {
-    Place place;
-    i64 start = (i64)divide((u64)position, (u64)source.blocksize) * source.blocksize;
-    i64 rest = source.nbytes - start;
-    place.size = rest < source.blocksize ? rest : source.blocksize;
-    place.block = source.data + start;
-    place.at = position - start;
-    place.n = (i64)divide((u64)place.size, source.typesize);
-    place.body = source.mode == BIT_SHUFFLED && place.n % 8 != 0 ? 0 : place.n * source.typesize;
+    i64 block = (i64)divide((u64)position, (u64)source.blocksize);
+    Place place = start_of(source, block);
+    place.at = position - block * source.blocksize;
     return place;
 }
 
@@ -89,14 +93,4 @@ GPU Unit plain_bytes(const Source &source, i64 position, i64 n) {
 #pragma unroll 1
     for (int k = 0; k < n; k++) put(unit, k, plain_byte(source, position + k));
     return unit;
-}
-
-// Transpose 8 x 8 bits: bit c of byte r goes to bit r of byte c. Source: Hacker's Delight, 7-3.
-GPU u64 transpose_bits(u64 x) {
-    u64 t = (x ^ x >> 7) & 0x00aa00aa00aa00aaull;
-    x ^= t ^ t << 7;
-    t = (x ^ x >> 14) & 0x0000cccc0000ccccull;
-    x ^= t ^ t << 14;
-    t = (x ^ x >> 28) & 0x00000000f0f0f0f0ull;
-    return x ^ t ^ t << 28;
 }

@@ -68,6 +68,14 @@ template <int T> GPU void set_item(u32 *words, int k, const Words<T> &item) {
     }
 }
 
+// Item k of T bytes, with other bytes above it.
+template <int T> GPU Words<T> get_item(const u32 *words, int k) {
+    Words<T> item;
+#pragma unroll
+    for (int j = 0; j < (T + 3) / 4; j++) item.at[j] = words[k * T / 4 + j] >> (8 * (k * T % 4));
+    return item;
+}
+
 // Reverse the bytes of each number of `size` bytes (0 or 1: none, 2, 4 or 8), of which W is a multiple.
 template <int W> GPU void swap_words(Words<W> &words, u32 size) {
     const int N = (W + 3) / 4;

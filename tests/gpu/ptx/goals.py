@@ -68,9 +68,12 @@ GOALS = {
     "odd rows of f4": Goal(_case(*ODD, PLAIN), 59, 1.1, sample=all_warps),
     "write odd rows of u1": Goal(_case(*ODD, None, "u1"), 71, 1.4, "write", ("copy_plain",), all_warps),
     "write 2-D f4": Goal(_case(*SQUARE, None), 40, verb="write", kernels=("copy_plain",)),
-    "write 2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 1240, 8.5, "write", ("shuffle",)),
-    "write 2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), 1240, 8.5, "write", ("shuffle",)),
-    "write 2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 1010, 8.5, "write", ("shuffle",)),
+    "write 2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 45, 0.6, "write", ("shuffle",)),
+    "write 2-D f4, byte shuffle": Goal(_case(*SQUARE, BYTES), 47, 0.7, "write", ("shuffle",)),
+    "write 2-D c16, byte shuffle": Goal(_case(*SQUARE, BYTES, "c16"), 88, verb="write", kernels=("shuffle",)),
+    "write 2-D u1, bit shuffle": Goal(_case(*SQUARE, BITS, "u1"), 100, verb="write", kernels=("shuffle",)),
+    "write 2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 71, verb="write", kernels=("shuffle",)),
+    "write 2-D c16, bit shuffle": Goal(_case(*SQUARE, BITS, "c16"), 111, verb="write", kernels=("shuffle",)),
 }
 
 
