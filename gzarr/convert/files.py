@@ -60,8 +60,13 @@ def recognize(path: str | os.PathLike[str]) -> str:
     """
     file = Path(path)
     suffix = file.suffix.lower()
-    with file.open("rb") as opened:
-        begin = opened.read(12)
+    try:
+        with file.open("rb") as opened:
+            begin = opened.read(12)
+    except NotADirectoryError as error:
+        raise CopyError(
+            f"{str(file)!r} is no file: name the file, or copy a part of it by gzarr.transfer or `gzarr copy`"
+        ) from error
     found = recognize_in_place(LocalStore(file.parent, read_only=True), file.name)
     if found == "netcdf3" or (found == "hdf5" and suffix in (".nc", ".nc4", ".cdf", ".netcdf")):
         return "netcdf"

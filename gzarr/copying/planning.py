@@ -148,7 +148,7 @@ def reported(job: Job) -> ArrayReport:
         path=job.path,
         source=job.source.name,
         shape=job.meta.shape,
-        dtype=str(job.meta.data_type.dtype),
+        dtype=job.meta.data_type.name,
         chunks=job.meta.chunks,
         shards=None if job.meta.sharding is None else job.meta.object_shape,
         nbytes=job.source.nbytes,

@@ -79,6 +79,8 @@ class TransferReport:
         How the blocks were done: what ran them, which were slow or were repeated.
     is_complete : bool
         Whether the copy can be opened; with ``part=``, only after the last part.
+    left_out : tuple of str
+        What a file of another format has and Zarr lacks, and why, if it was read in place.
 
     Examples
     --------
@@ -96,6 +98,7 @@ class TransferReport:
     dry_run: bool
     run: RunReport | None = None
     is_complete: bool = True
+    left_out: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -112,4 +115,5 @@ class TransferReport:
         summary = f"{begin} {arrays} ({self.nbytes:,} bytes) and {groups}"
         ran = [] if self.run is None or self.run.engine == "threads" else [*map(escaped, str(self.run).split("\n"))]
         ran += [] if self.is_complete else ["the copy is not complete: that is done by the last part to end"]
-        return "\n".join([*map(str, self.arrays), summary + skipped, *ran])
+        lost = [f"left out: {escaped(why)}" for why in self.left_out]
+        return "\n".join([*map(str, self.arrays), summary + skipped, *ran, *lost])

@@ -11,6 +11,7 @@ import numpy as np
 from gzarr.errors import CopyError, GzarrError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.group_info import left_out
 from gzarr.indexing.grid import Grid, RegularAxis
 from gzarr.indexing.regions import Region
 from gzarr.metadata.documents import NAMES
@@ -95,6 +96,11 @@ class SourceTree:
     arrays: Mapping[str, Source]
     zarr_format: int | None = None
     files: Sequence[str] = ()
+
+    def left_out(self) -> Iterator[str]:
+        """What Zarr lacks of a file of another format that is read in place, and why."""
+        for attributes in (*self.groups.values(), *(array.attributes for array in self.arrays.values())):
+            yield from (f"{name}: {why}" for name, why in left_out(attributes).items())
 
 
 def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Grid:

@@ -201,7 +201,11 @@ def transfer_tree(
     complete = _complete_arrays(store, jobs, settings, resuming=resuming)
     todo = [job for job in jobs if job.path not in complete]
     report = TransferReport(
-        tuple(map(planning.reported, todo)), len(tree.groups), len(complete), dry_run=settings.dry_run
+        tuple(map(planning.reported, todo)),
+        len(tree.groups),
+        len(complete),
+        dry_run=settings.dry_run,
+        left_out=tuple(tree.left_out()),
     )
     if settings.dry_run or (settings.resume and not todo and not resuming):
         return report

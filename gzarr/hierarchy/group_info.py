@@ -1,7 +1,8 @@
 """What a group shows of itself: its report, its tree and its page in a notebook."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import repeat
+from typing import Any
 
 from gzarr.display.info import Report, Tree
 from gzarr.errors.escaping import escaped
@@ -33,20 +34,20 @@ def group_report(group: Node[GroupMeta]) -> Report:
             ("No. groups", str(len(group_names))),
             *([("Arrays", ", ".join(array_names))] if array_names else []),
             *([("Groups", ", ".join(group_names))] if group_names else []),
-            *(("Left out", f"{name}: {why}") for name, why in left_out(group.metadata).items()),
+            *(("Left out", f"{name}: {why}") for name, why in left_out(group.metadata.attributes).items()),
         ]
     )
 
 
-def left_out(meta: GroupMeta) -> dict[str, str]:
-    """Why members of a group in a file of another format cannot be read, by name."""
-    found = meta.attributes.get(UNREADABLE)
+def left_out(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """Why members and attributes of a node in a file of another format cannot be read, by name."""
+    found = attributes.get(UNREADABLE)
     return found if isinstance(found, dict) else {}
 
 
 def trees_left_out(meta: GroupMeta) -> list[Tree]:
     """The same, as parts of a tree."""
-    return [Tree(f"{escaped(name)}: {escaped(str(why))}") for name, why in left_out(meta).items()]
+    return [Tree(f"{escaped(name)}: {escaped(str(why))}") for name, why in left_out(meta.attributes).items()]
 
 
 def group_page(group: Node[GroupMeta]) -> str:

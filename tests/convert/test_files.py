@@ -42,8 +42,9 @@ def test_formats_are_recognized_by_what_is_in_the_file(tmp_path):
         convert.from_file(tmp_path / "text", MemoryStore())
     with pytest.raises(CopyError, match="unknown format 'csv'"):
         convert.from_file(tmp_path / "text", MemoryStore(), format="csv")
-    with pytest.raises(FileNotFoundError):
-        convert.from_file(tmp_path / "nothing", MemoryStore())
+    for wrong, error in {"nothing": FileNotFoundError, "text/part": CopyError}.items():
+        with pytest.raises(error, match=r"nothing|gzarr copy"):
+            convert.from_file(tmp_path / wrong, MemoryStore())
 
 
 def test_options_of_transfer_reach_the_array(tmp_path):

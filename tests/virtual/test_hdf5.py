@@ -209,6 +209,8 @@ def test_what_zarr_lacks_is_left_out_and_said(path):
     assert "arrays of variable length" in repr(root["g"].info)
     with pytest.raises(CopyError, match="empty dataset"):
         gzarr.convert.from_hdf5(path, path.with_name("a.zarr"))
+    said = str(gzarr.transfer(root, gzarr.MemoryStore())).splitlines()
+    assert sorted(line.split(": ")[1] for line in said[-5:]) == ["attribute who", "empty", "nowhere", "ragged", "refs"]
 
 
 def test_filters_that_nobody_has_are_named(path):
