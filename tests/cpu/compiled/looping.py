@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 import gzarr
@@ -26,6 +27,7 @@ from gzarr.cpu.compiled import library
 from tests.properties.test_copies import job_for
 
 ROOT = Path(__file__).parents[3]
+needs_loop = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 SHAPE, CHUNK = (70, 45, 3), (20, 15, 3)
 STRUCT = np.dtype([("a", "<i4"), ("b", ">f4"), ("c", "u1", (3,))])
 DTYPES = ["<i4", ">f4", "u1", "<c16", ">c8", "<M8[s]", STRUCT]

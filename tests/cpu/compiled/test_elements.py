@@ -1,6 +1,5 @@
 """Fields and casts by the compiled loop: NumPy's values, and the files of the reference path."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +8,15 @@ import pytest
 
 import gzarr
 from gzarr.codecs import BytesCodec, ShardingCodec
-from gzarr.cpu.compiled import eligibility, library
-from tests.cpu.compiled.looping import SHAPE, Watched
+from tests.cpu.compiled.looping import SHAPE, Watched, needs_loop
 from tests.cpu.compiled.test_read_blocks import CHUNK as LARGE_CHUNK
 from tests.cpu.compiled.test_read_blocks import CODECS
 from tests.cpu.compiled.test_read_blocks import SHAPE as LARGE
 from tests.properties.cases import same
 
-pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+pytestmark = [needs_loop, pytest.mark.usefixtures("few_chunks_are_enough")]
 
 RECORD = np.dtype([("a", "<i4"), ("b", "<f4"), ("c", "u1", (3,)), ("d", "<i8")])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_chunks_are_enough() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
-        yield
 
 
 def records(shape: tuple[int, ...] = SHAPE) -> np.ndarray:

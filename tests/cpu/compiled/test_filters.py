@@ -1,6 +1,5 @@
 """The filters of the compiled loop are those of numcodecs, bit for bit."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -26,26 +25,19 @@ from gzarr.codecs import (
 )
 from gzarr.codecs.rounding import ROUNDINGS
 from gzarr.config import config
-from gzarr.cpu.compiled import eligibility, library
+from gzarr.cpu.compiled import library
 from gzarr.errors import ChunkError, GzarrError
-from tests.cpu.compiled.looping import Watched, files, made_to_lie
+from tests.cpu.compiled.looping import Watched, files, made_to_lie, needs_loop
 from tests.properties.cases import same
 
 pytestmark = [
-    pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}"),
+    needs_loop,
+    pytest.mark.usefixtures("few_chunks_are_enough"),
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),
 ]
 
 SHAPE, CHUNK = (23, 9), (10, 5)
 INTEGERS = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_chunks_are_enough() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
-        patch.setattr(eligibility, "MIN_NCHUNKS", 1)
-        yield
 
 
 def delta(dtype: str, astype: str | None = None) -> numcodecs.Delta:

@@ -1,6 +1,5 @@
 """Shards that the compiled loop writes in part are byte for byte those of the reference path; damaged ones stay."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,13 @@ import pytest
 
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
-from gzarr.cpu.compiled import eligibility, library
+from gzarr.cpu.compiled import eligibility
 from gzarr.cpu.compiled import write as compiled_write
 from gzarr.errors import GzarrError
-from tests.cpu.compiled.looping import Watched, both_ways
+from tests.cpu.compiled.looping import Watched, both_ways, needs_loop
 from tests.properties.cases import same
 
-pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+pytestmark = [needs_loop, pytest.mark.usefixtures("few_chunks_are_enough")]
 
 #: Two shards of 12 chunks along the first axis, of which the second reaches over the edge; two along the other.
 SHAPE, SHARD, CHUNK = (47, 37), (24, 24), (8, 6)
@@ -25,13 +24,6 @@ CODECS: dict[str, list[Any]] = {
     "zstd": [ZstdCodec(1)],
     "lz4": [NumcodecsCodec("lz4", {})],
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_chunks_are_enough() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
-        yield
 
 
 def sharding(name: str, *, endian: Any = "little", checksum: bool = False, index: Any = "end") -> list[Any]:

@@ -1,7 +1,7 @@
 """The compiled loop writes the bytes that the reference path writes; whatever fails, nothing is lost."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,18 @@ import pytest
 import gzarr
 from gzarr.codecs import BloscCodec, BytesCodec, GzipCodec, NumcodecsCodec, ShardingCodec, ZstdCodec
 from gzarr.config import config
-from gzarr.cpu.compiled import eligibility, library
+from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled import read as compiled_read
 from gzarr.cpu.compiled import write as compiled_write
 from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer, token_of
-from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched, both_ways, files, stored, values
+from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched, both_ways, files, needs_loop, stored, values
 from tests.properties.cases import same
 
-pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
+pytestmark = [needs_loop, pytest.mark.usefixtures("few_chunks_are_enough")]
 
 #: Shards whose index is transposed are put together by the reference path.
 WRITTEN = [name for name in CHAINS if name != "transposed shards"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_chunks_are_enough() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eligibility, "MIN_SAVED", -1_000_000)
-        patch.setattr(eligibility, "MIN_NCHUNKS", 1)
-        yield
 
 
 # -- bytes -----------------------------------------------------------------------------------------------------------
