@@ -27,37 +27,19 @@ from gzarr.storage.changing import change_object
 from gzarr.storage.file_locks import temporary_path
 from gzarr.storage.locks import while_locked
 from tests.support.interrupts import interrupted
+from tests.support.processes import ROOT
 
 fcntl = pytest.importorskip("fcntl")
 
-#: What the scripts of the tests begin with: functions that fork, and that tell what is left.
+#: What the scripts of the tests begin with: functions that fork, and one that tells what is left.
 PRELUDE = """
-import os, signal, sys, threading, time, traceback
+import os, signal, sys, threading, time
 import numpy as np
 import gzarr
 from gzarr.storage import LocalStore, file_holding, file_locks
-from gzarr.storage.file_locks import FileLock
+from tests.support.processes import forked, wait
 
 root = sys.argv[1]
-
-def forked(*tasks):
-    children = []
-    for task in tasks:
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                task()
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        children.append(child)
-    return children
-
-def wait(children):
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
 
 def leftover_files():
     return [os.path.join(above, name) for above, *both in os.walk(root) for name in sum(both, []) if "_tmp_" in name]
@@ -66,7 +48,7 @@ def leftover_files():
 
 def run(script: str, root: Path, *args: str) -> None:
     """Run a script in another process, which may fork, be stuck, or be killed."""
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore::DeprecationWarning"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore::DeprecationWarning"}
     command = [sys.executable, "-c", PRELUDE + script, str(root), *args]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
@@ -81,8 +63,7 @@ def files_under(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("native", ["1", ""])
 def test_processes_that_change_parts_of_one_object_lose_nothing(native: str, tmp_path: Path) -> None:
-    run(
-        """
+    script = """
 gzarr.config.set({"cpu.native": bool(sys.argv[2]), "threading.max_workers": 1})
 cells, rounds = 4, 20
 for kind in ("chunk", "shard", "fsspec"):
@@ -101,16 +82,13 @@ for kind in ("chunk", "shard", "fsspec"):
     wait(forked(*(lambda k=k: change(k) for k in range(4))))
     assert z[:, 0].tolist() == z[:, 1].tolist() == [100 * k + rounds for k in range(4) for _ in range(cells)], kind
 assert not leftover_files(), leftover_files()
-""",
-        tmp_path,
-        native,
-    )
+"""
+    run(script, tmp_path, native)
 
 
 @pytest.mark.parametrize("native", ["1", ""])
 def test_a_whole_chunk_and_a_deleted_one_are_not_undone_by_a_partial_write(native: str, tmp_path: Path) -> None:
-    run(
-        """
+    script = """
 gzarr.config.set({"cpu.native": bool(sys.argv[2]), "threading.max_workers": 1})
 z = gzarr.create_array(root, shape=12, dtype="i4", chunks=4, fill_value=0)
 def whole():
@@ -122,15 +100,12 @@ def part(value):
         z[::4] = value  # of two chunks
 wait(forked(whole, lambda: part(7), lambda: part(0)))
 assert not leftover_files(), leftover_files()
-""",
-        tmp_path,
-        native,
-    )
+"""
+    run(script, tmp_path, native)
 
 
 def test_a_file_is_created_once(tmp_path: Path) -> None:
-    run(
-        """
+    script = """
 store = LocalStore(root)
 def create(k):
     for i in range(40):
@@ -141,9 +116,8 @@ for i in range(40):
     (winner,) = store.list_dir(f"won/{i}")[0]
     assert store[f"a/{i}/new"] == winner.encode()
 assert not leftover_files(), leftover_files()
-""",
-        tmp_path,
-    )
+"""
+    run(script, tmp_path)
 
 
 @pytest.mark.parametrize("name", [".zattrs", ".zarray", ".zgroup", ".zmetadata", "zarr.json"])
@@ -172,8 +146,7 @@ def test_a_document_that_is_changed_does_not_come_back_when_its_node_is_replaced
 
 
 def test_directories_that_others_delete_are_made_again(tmp_path: Path) -> None:
-    run(
-        """
+    script = """
 store = LocalStore(root)
 def write(k):
     for i in range(60):
@@ -188,17 +161,15 @@ def delete():
 wait(forked(lambda: write(0), lambda: write(1), delete, delete))
 store.clear()
 assert os.listdir(root) == [], os.listdir(root)
-""",
-        tmp_path,
-    )
+"""
+    run(script, tmp_path)
 
 
 # -- processes that end ------------------------------------------------------------------------------------------------
 
 
 def test_a_killed_writer_holds_nobody_up_and_its_file_is_removed(tmp_path: Path) -> None:
-    run(
-        """
+    script = """
 store = LocalStore(root)
 store["a/k"] = b"old"
 def die():
@@ -210,14 +181,12 @@ assert os.waitpid(child, 0)[1] == signal.SIGKILL
 assert len(leftover_files()) == 1 and store["a/k"] == b"old"
 store["a/k"] = b"new"
 assert store["a/k"] == b"new" and not leftover_files()
-""",
-        tmp_path,
-    )
+"""
+    run(script, tmp_path)
 
 
 def test_a_child_that_is_forked_under_a_lock_holds_nothing(tmp_path: Path) -> None:
-    run(
-        """
+    script = """
 store = LocalStore(root)
 held, written = threading.Event(), threading.Event()
 def hold():
@@ -243,14 +212,12 @@ thread.join()
 wait(children)
 assert store["d"] == store["a/k"] == b"child"
 assert not leftover_files(), leftover_files()
-""",
-        tmp_path,
-    )
+"""
+    run(script, tmp_path)
 
 
 def test_threads_do_not_run_out_of_descriptors(tmp_path: Path) -> None:
-    run(
-        """
+    script = """
 import resource
 from concurrent.futures import ThreadPoolExecutor
 z = gzarr.create_array(root, shape=800, dtype="i4", chunks=4, fill_value=0)
@@ -262,9 +229,8 @@ with gzarr.config.set({"cpu.native": False}), ThreadPoolExecutor(8) as pool:
     list(pool.map(write, range(8)))
 assert z[...].tolist() == [10 * k + 2 for _ in range(100) for k in range(8)]
 assert not leftover_files() and not file_holding._claims and not file_locks._held
-""",
-        tmp_path,
-    )
+"""
+    run(script, tmp_path)
 
 
 # -- one thread --------------------------------------------------------------------------------------------------------
@@ -570,7 +536,7 @@ def test_a_lock_that_this_user_cannot_remove_is_named(shared: Path) -> None:
     shared.chmod(0o1777)
     plant_theirs(Path(temporary_path(str(shared / "k"))))
     plant_hidden(Path(temporary_path(str(shared / "l"))))
-    run(
+    script = (
         AS_USERS
         + """
 def write(user):
@@ -583,15 +549,15 @@ def write(user):
             raise AssertionError(key)
 wait(forked(as_user(65533, write)))
 assert not file_locks._held
-""",
-        shared,
+"""
     )
+    run(script, shared)
 
 
 @as_root
 @pytest.mark.parametrize("native", ["1", ""])
 def test_users_that_share_a_directory_lose_nothing_beside_one_that_is_killed(native: str, shared: Path) -> None:
-    run(
+    script = (
         AS_USERS
         + """
 gzarr.config.set({"cpu.native": bool(sys.argv[2]), "threading.max_workers": 1})
@@ -617,10 +583,9 @@ wait(forked(*(as_user(user, change, mask) for user, mask in zip(users, (0, 0o022
 assert z[:12, 0].tolist() == z[:12, 1].tolist() == [100 * k + 20 for k in range(3) for _ in range(4)]
 store["c/0/0"] = store["c/0/0"]
 assert not leftover_files(), leftover_files()
-""",
-        shared,
-        native,
+"""
     )
+    run(script, shared, native)
 
 
 # -- interrupts --------------------------------------------------------------------------------------------------------

@@ -117,26 +117,28 @@ def azure_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield endpoint
 
 
+@contextlib.contextmanager
+def file_server(folder: Path, delay_s: float) -> Iterator[tuple[str, Path]]:
+    """A file server with ranges and entity tags: (URL, directory that it serves)."""
+    port, data = free_port(), folder / "data"
+    data.mkdir()
+    script = Path(__file__).parent / "fileserver.py"
+    with running([sys.executable, str(script), str(data), str(port), str(delay_s)], port, folder / "log"):
+        yield f"http://{HOST}:{port}", data
+
+
 @pytest.fixture(scope="session")
 def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A file server with ranges and entity tags: (URL, directory that it serves)."""
-    folder = tmp_path_factory.mktemp("http")
-    port = free_port()
-    (folder / "data").mkdir()
-    script = Path(__file__).parent / "fileserver.py"
-    with running([sys.executable, str(script), str(folder / "data"), str(port), "0"], port, folder / "log"):
-        yield f"http://{HOST}:{port}", folder / "data"
+    """A file server that answers at once."""
+    with file_server(tmp_path_factory.mktemp("http"), 0) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def slow_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The same, answering 20 ms late."""
-    folder = tmp_path_factory.mktemp("slow")
-    port = free_port()
-    (folder / "data").mkdir()
-    script = Path(__file__).parent / "fileserver.py"
-    with running([sys.executable, str(script), str(folder / "data"), str(port), "0.02"], port, folder / "log"):
-        yield f"http://{HOST}:{port}", folder / "data"
+    with file_server(tmp_path_factory.mktemp("slow"), 0.02) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

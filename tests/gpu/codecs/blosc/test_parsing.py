@@ -82,26 +82,14 @@ DECODE: dict[int, Callable[[bytes, int], bytes]] = {
 }
 
 
-def unshuffle(block: np.ndarray[Any, Any], mode: int, typesize: int) -> np.ndarray[Any, Any]:
-    """One block, by the rules of the frame format."""
+def shuffle(block: np.ndarray[Any, Any], mode: int, typesize: int, back: bool = False) -> np.ndarray[Any, Any]:
+    """One block, by the rules of the frame format. back: the inverse."""
     n = len(block) // typesize
     body, tail = block[: n * typesize], block[n * typesize :]
     if mode == 1:
-        body = body.reshape(typesize, n).T.reshape(-1)
+        body = body.reshape((typesize, n) if back else (n, typesize)).T.reshape(-1)
     elif mode == 2 and n % 8 == 0 and n:
-        bits = np.unpackbits(body, bitorder="little").reshape(8 * typesize, n)
-        body = np.packbits(bits.T.reshape(-1), bitorder="little")
-    return np.concatenate((body, tail))
-
-
-def shuffle(block: np.ndarray[Any, Any], mode: int, typesize: int) -> np.ndarray[Any, Any]:
-    """The inverse of `unshuffle`."""
-    n = len(block) // typesize
-    body, tail = block[: n * typesize], block[n * typesize :]
-    if mode == 1:
-        body = body.reshape(n, typesize).T.reshape(-1)
-    elif mode == 2 and n % 8 == 0 and n:
-        bits = np.unpackbits(body, bitorder="little").reshape(n, 8 * typesize)
+        bits = np.unpackbits(body, bitorder="little").reshape((8 * typesize, n) if back else (n, 8 * typesize))
         body = np.packbits(bits.T.reshape(-1), bitorder="little")
     return np.concatenate((body, tail))
 
@@ -119,7 +107,7 @@ def decode(staging_buffer: StagingBuffer, table: BloscTable, nbytes: int) -> lis
 
 def plain(data: np.ndarray[Any, Any], table: BloscTable, i: int) -> bytes:
     size, mode, typesize = int(table.blocksize[i]), int(table.shuffle[i]), int(table.typesize[i])
-    blocks = [unshuffle(data[start : start + size], mode, typesize) for start in range(0, len(data), size)]
+    blocks = [shuffle(data[start : start + size], mode, typesize, back=True) for start in range(0, len(data), size)]
     return b"".join(block.tobytes() for block in blocks)
 
 
