@@ -167,7 +167,7 @@ class RangeSpans(ColumnSpans):
 
 
 class IndexSpans(ColumnSpans):
-    """The spans of a list of indices, of which there is at least one."""
+    """The spans of a list of indices, of which there is at least one, of an axis of at most `_MAX_EXTENT` elements."""
 
     __slots__ = ("_rows", "lists")
 
@@ -200,7 +200,7 @@ def cut_axis(wanted: Range | Indices, axis: Axis) -> Sequence[Span]:
     if end <= length:  # all of it is in one chunk
         full = count == min(length, axis.extent - chunk * length)
         return (Span(chunk, slice(first, end, step), slice(0, count), full),)
-    if step <= length and count * step > MIN_SPAN_CHUNKS * length:
+    if step <= length and count * step > MIN_SPAN_CHUNKS * length and axis.extent <= _MAX_EXTENT:
         return RangeSpans(wanted, axis)
     return _cut_range(wanted, axis)
 

@@ -118,7 +118,8 @@ class ArraySource(Sequence[Any]):
         at = np.asarray(indices) if len(indices) else np.zeros(0, np.int64)
         read = {name: (a.oindex[at] if isinstance(a, Array) else a[at]) for name, a in self._arrays.items()}
         if self._names is None:
-            return list(*read.values())
+            (rows,) = read.values()
+            return list(rows)
         return [nested({name: rows[n] for name, rows in read.items()}, self._names, {}) for n in range(len(at))]
 
     _getitems = __getitems__  # by which Grain asks for many
