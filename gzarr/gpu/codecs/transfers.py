@@ -49,7 +49,7 @@ def upload_tables(context: BatchContext, *tables: NDArray[Any]) -> list[int]:
 def new_rows(context: BatchContext, n: int, nbytes: int) -> tuple[Array, Table]:
     """Allocate device memory for n chunks. Returns: a uint8 array (n, nbytes), and the address of every row."""
     rows = context.empty(n * nbytes).reshape(n, nbytes)
-    return rows, _row_addresses(context, rows)
+    return rows, row_addresses(context, rows)
 
 
 def new_places(context: BatchContext, sizes: Table, spare: int = 0) -> tuple[Array, Table]:
@@ -65,7 +65,7 @@ def new_places(context: BatchContext, sizes: Table, spare: int = 0) -> tuple[Arr
 def rows_as_chunks(context: BatchContext, rows: Array) -> Chunks:
     """The rows of a uint8 array (n, nbytes) as chunks. The batch holds the array."""
     context.held.append(rows)
-    return Chunks(rows, _row_addresses(context, rows), rows.shape[1], rows)
+    return Chunks(rows, row_addresses(context, rows), rows.shape[1], rows)
 
 
 def as_chunks(context: BatchContext, batch: Streams | Chunks, nbytes: int, codec: str) -> Chunks:
@@ -93,7 +93,8 @@ def as_rows(context: BatchContext, batch: Chunks | Encoded) -> Array:
     return rows
 
 
-def _row_addresses(context: BatchContext, rows: Array) -> Table:
+def row_addresses(context: BatchContext, rows: Array) -> Table:
+    """The address of every row of a uint8 array (n, nbytes)."""
     addresses: Table = context.device.address(rows) + np.arange(rows.shape[0], dtype=np.int64) * rows.shape[1]
     return addresses
 
@@ -237,7 +238,7 @@ def decode_on_host(
             raise
         place[:] = data.reshape(-1).view(np.uint8) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     decoded = context.upload_chunks(staging, which.size).reshape(which.size, nbytes)
-    source = _row_addresses(context, decoded)
+    source = row_addresses(context, decoded)
     copy_streams(context, source, chunks.addresses[which], np.full(which.size, nbytes, np.int64))
 
 

@@ -84,22 +84,21 @@ def _place(
 
 
 def gather(
-    context: BatchContext, plan: DevicePlan, copies: BoxCopies, memory: Memory, rows: Array, fields: Fields = None
+    context: BatchContext, plan: DevicePlan, copies: BoxCopies, memory: Memory, addresses: Table, fields: Fields = None
 ) -> None:
     """Copy values into chunks, or into one field of their elements.
 
-    memory: of the values. rows: uint8 (chunks, bytes) on the device, chunks in stored order. Elements of the chunks'
-        dtype get their stored byte order; others, which are cast later, are native.
+    memory: of the values. addresses: int64 (chunks,), of chunks in stored order. Elements of the chunks' dtype get
+        their stored byte order; others, which are cast later, are native.
     """
     given, (offset, element) = memory.dtype, element_of(plan.stored, fields)
     wanted = element if given.newbyteorder("=") == element.newbyteorder("=") else given.newbyteorder("=")
     swap = 0 if given.isnative == wanted.isnative else max(swap_unit(given), swap_unit(wanted))
-    address, nbytes = context.device.address(rows) + offset, rows.shape[1]
     itemsize = given.itemsize if fields is None else plan.stored.itemsize
     boxes = Boxes(
         source=copies.target,
         start=np.zeros_like(copies.target),
-        target=address + copies.owner * nbytes + copies.start * itemsize,
+        target=addresses[copies.owner] + offset + copies.start * itemsize,
         counts=copies.counts,
         source_strides=copies.outside,
         target_strides=copies.inside * itemsize,

@@ -28,7 +28,7 @@ from gzarr.cpu.backend import as_numpy
 from gzarr.errors import CodecError
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
-from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams, new_places, new_rows, reversed_units
+from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams, new_places, new_rows, reversed_units, row_addresses
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import row_threads
@@ -110,39 +110,33 @@ def download_parts(
     pipeline_slot: PipelineSlot, plan: DevicePlan | None, value: Array, parts: Sequence[Part]
 ) -> list[NDArray[Any]]:
     """The parts of an array on the device, for the host to write. Raises: DeviceError."""
-    pieces, mark = list[NDArray[Any]](), pipeline_slot.memory.mark()
-    if not parts:
-        return pieces
-    ndim = len(parts[0].out) if isinstance(parts[0].out, tuple) else 1
-    if plan is None or not has_dtype(value.dtype) or value.ndim > ndim:  # the last: a field whose elements are arrays
-        for part in parts:
-            pieces.append(pipeline_slot.device.download(value[part.out]))
-            pipeline_slot.memory.rewind(mark)  # a part that is not contiguous is copied on the device
-        return pieces
-    chunk = plan.chunk
+    pieces, chunk = list[NDArray[Any]](), ArrayRepr(value.dtype, value.shape) if plan is None else plan.chunk
 
     def download_some(some: slice) -> None:
         context = BatchContext(pipeline_slot.device, pipeline_slot=pipeline_slot)
         pieces.extend(_on_host(context, plan, value, parts[some]))
         context.drop()
 
-    in_batches(
-        pipeline_slot, len(parts), 2 * value.nbytes // len(parts), download_some, lambda i: (parts[i].coords, chunk)
-    )
+    nbytes = 2 * value.nbytes // max(len(parts), 1)
+    in_batches(pipeline_slot, len(parts), nbytes, download_some, lambda i: (parts[i].coords, chunk))
     return pieces
 
 
-def _on_host(context: BatchContext, plan: DevicePlan, value: Array, parts: Sequence[Part]) -> list[NDArray[Any]]:
-    """The parts of an array on the device, packed there and brought to the host in one copy."""
+def _on_host(context: BatchContext, plan: DevicePlan | None, value: Array, parts: Sequence[Part]) -> list[NDArray[Any]]:
+    """The parts of an array on the device, packed there and brought to the host in one copy if the device can."""
+    ndim = len(parts[0].out) if isinstance(parts[0].out, tuple) else 1
+    if plan is None or not has_dtype(value.dtype) or value.ndim > ndim:  # the last: a field whose elements are arrays
+        return [context.device.download(value[part.out]) for part in parts]
     memory = memory_of(context.device, value)
     copies = box_copies(plan, table_of(plan, parts), memory)
     native, sizes = value.dtype.newbyteorder("="), copies.nelements
-    rows, _ = new_rows(context, len(parts), int(sizes.max()) * native.itemsize)
-    gather(context, plan, of_packed(copies), memory, rows)
+    there, addresses = new_places(context, sizes * native.itemsize)
+    gather(context, plan, of_packed(copies), memory, addresses)
     dtype = plan.stored if plan.stored.newbyteorder("=") == native else native
-    there = context.device.download(rows.reshape(-1), context.result(rows.nbytes)).view(dtype).reshape(len(parts), -1)
-    shapes = copies.counts[np.argsort(copies.order)].T.tolist()
-    return [row[:n].reshape(shape) for row, n, shape in zip(there, sizes.tolist(), shapes, strict=True)]
+    host = context.device.download(there, context.result(there.nbytes))
+    ends, shapes = addresses + sizes * native.itemsize, copies.counts[np.argsort(copies.order)].T.tolist()
+    cuts = map(slice, (addresses - addresses[0]).tolist(), (ends - addresses[0]).tolist())
+    return [host[cut].view(dtype).reshape(shape) for cut, shape in zip(cuts, shapes, strict=True)]
 
 
 def _of_arrays(device: Device, pieces: Sequence[Array]) -> Memory:
@@ -274,15 +268,14 @@ def _merged(
     copies, memory, fields = values
     native, given = element_of(plan.stored, fields)[1].newbyteorder("="), memory.dtype.newbyteorder("=")
     if given != native:
-        raw, _ = new_rows(context, copies.nchunks, plan.chunk.nelements * given.itemsize)
-        gather(context, plan, copies, memory, raw)
+        raw, addresses = new_rows(context, copies.nchunks, plan.chunk.nelements * given.itemsize)
+        gather(context, plan, copies, memory, addresses)
         made = cast(context, raw, given, native)
         if whole:
             unit = swap_unit(plan.stored)
             return reversed_units(context, made, unit) if unit else made
-        addresses = context.device.address(made) + np.arange(copies.nchunks, dtype=np.int64) * made.shape[1]
-        copies, memory = from_chunks(copies, addresses, native)
-    gather(context, plan, copies, memory, rows, fields)
+        copies, memory = from_chunks(copies, row_addresses(context, made), native)
+    gather(context, plan, copies, memory, row_addresses(context, rows), fields)
     return rows
 
 

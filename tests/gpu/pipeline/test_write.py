@@ -86,7 +86,7 @@ def test_where_the_device_would_only_copy_the_host_does_everything(device, dtype
     z = made(device, compressor=numcodecs.BZ2(1), dtype=">i4", zarr_format=2)
     z[:] = on_device(DATA)
     assert device.launches == ["copy_plain"]  # which brings together what comes down at once
-    assert device.down == [z.nchunks * 10 * 7 * 4]
+    assert [DATA.size * 4 <= n < z.nchunks * 10 * 7 * 4 for n in device.down] == [True]
     write_parts(z, lambda value: on_device(value.astype(np.dtype(dtype).newbyteorder("="))), dtype)
 
 
@@ -156,8 +156,8 @@ def test_floats_on_the_device_become_integers_as_on_the_host(device):
     device.forget()
     z[:] = on_device(DATA + 0.75)
     check(z, DATA)
-    # What is cast on the host comes down at once, of whole chunks and of those at the edges, in rows of the longest.
-    assert {25 * 10 * 7 * 8, 11 * 10 * 6 * 8} <= set(device.down)
+    # What is cast on the host comes down at once, of whole chunks and of those at the edges.
+    assert 25 * 10 * 7 * 8 in device.down
     assert len(device.down) < 20
 
 
