@@ -172,7 +172,7 @@ def _launch_copies(context: BatchContext, kernel: str, table: NDArray[np.uint32]
     elif blocks:
         by = (int(column[0]) for column in parts.divisors(np.array([per_part])))
         at = iter(upload_tables(context, table, *(item for item in last if isinstance(item, np.ndarray))))
-        args = (len(table), per_part, *by, next(at), *(next(at) if isinstance(x, np.ndarray) else x for x in last))
+        args = (per_part, *by, next(at), *(next(at) if isinstance(x, np.ndarray) else x for x in last))
         context.device.launch(kernel, blocks * BLOCK_THREADS, args)
 
 

@@ -35,8 +35,8 @@ _DLPACK_CUDA = (2, 13)
 #: Since this version, an array interface that names no stream promises that none must be waited for (CUDA Array
 #: Interface, "Synchronization").
 _STREAM_VERSION = 3
-#: Most blocks of a launch. Kernels step by the grid, so more blocks would only cost scheduling.
-_MAX_BLOCKS = 1 << 20
+#: Most blocks of a launch (CUDA C++ Programming Guide, "Compute Capabilities").
+_MAX_BLOCKS = (1 << 31) - 1
 #: Larger blocks are not pinned: pinned memory is taken from the page cache and from other processes.
 _MAX_PINNED_NBYTES = 1 << 29
 #: Larger arrays in pageable memory are not copied to pinned memory before they are uploaded.

@@ -2,7 +2,8 @@
 
 Sources are CUDA C++ that includes nothing but the ``.cuh`` files here, which `sources` inlines, so that NVRTC, nvcc and
 g++ all compile one self-contained text. Arguments are flat: 64-bit integers, pointers to tables, and addresses of raw
-memory. Kernels step by the grid, so any number of threads is correct; the functions below give the best one.
+memory. But for the copies of boxes, kernels step by the grid, so any number of threads is correct; the functions below
+give the best one.
 """
 
 from typing import Any

@@ -18,7 +18,8 @@ static_assert(sizeof(u16) == 2 && sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof
 #define EACH_THREAD
 #endif
 
-// Kernels step by the grid, so any number of threads is correct; one thread for each unit is fastest.
+// Kernels step by the grid, but for the copies of boxes, so any number of threads is correct; one for each unit is
+// fastest.
 GPU i64 thread_index() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 GPU i64 thread_count() { return (i64)gridDim.x * blockDim.x; }
 

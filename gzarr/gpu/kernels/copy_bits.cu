@@ -45,13 +45,21 @@ template <int T, int K> struct Unshuffled {
         const u8 *from = chunk + (item.block + (item.number >> 3));
         if constexpr (K >= 8 && T * K >= 32) {
             const int G = K / 8, N = T * G / 4;
+            const u64 plane_nbytes = (u64)row_nbytes * 8;
             u32 groups[N][8];
 #pragma unroll
-            for (int row = 0; row < 8 * T; row++) {
-                u32(&words)[8] = groups[row * G / 32];
-                int p = row / 8 % (4 / G);
-                set_item<G>(&words[row % 8], p, load_words<G>(from + (u64)row_nbytes * row));
-                if (row % (32 / G) == 32 / G - 1) transpose_words(words);
+            for (int n = 0; n < N; n++) {
+                // Never so, but the loads of all groups together would take more registers than there are: compilers do
+                // not move them across a branch.
+                if (T >= 8 && n > 0 && row_nbytes + n == 1u << 28) break;
+#pragma unroll
+                for (int b = 0; b < 8; b++, from += row_nbytes) {
+                    const u8 *at = from;
+#pragma unroll
+                    for (int p = 0; p < 4 / G; p++, at += plane_nbytes) set_item<G>(&groups[n][b], p, load_words<G>(at));
+                }
+                from += (4 / G - 1) * plane_nbytes;
+                transpose_words(groups[n]);
             }
             return join_groups<T, G>(groups);
         } else {
@@ -73,40 +81,42 @@ template <int T, int K> struct Unshuffled {
     }
 };
 
-template <int T, int K> GPU void unshuffle(const Part &part, const i32 *__restrict__ lists, u32 first, u32 swap_unit) {
-    const Blocks held = part.blocks; // registers have no room for these beside units of 128 bytes
-    Unshuffled<T, K> load = {part.from, T * K == 128 ? part.blocks : held};
+// block: number of the block of threads in the part. A thread copies one unit of 128 bytes, or four smaller ones.
+template <int T, int K> GPU void unshuffle(const Part &part, const i32 *__restrict__ lists, u32 block, u32 swap_unit) {
+    const u32 N = T * K == 128 ? BLOCK_THREADS : BLOCK_UNITS;
+    const Blocks blocks = part.blocks;
+    Unshuffled<T, K> load = {part.from, blocks};
+    u32 first = block * N + threadIdx.x;
 #pragma unroll 1
-    for (u32 end = first + BLOCK_UNITS; first != end && first < part.n_units; first += BLOCK_THREADS) {
+    do {
+        if (first >= part.n_units) return;
         Turn<1> turn = find_units<1>(part, lists, first);
         copy_units<Unshuffled<T, K>, 1, 1>(part, turn, load, swap_unit);
-    }
+        first += BLOCK_THREADS;
+    } while (first % N >= BLOCK_THREADS);
 }
 
 // lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
-extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
-    copy_bits(i64 n_parts, i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists,
-              i64 swap_unit) {
-    Grid grid = {(const Part *)parts, lists, (u32)(n_parts * blocks_each), (u32)blocks_each, {(u32)magic, (u32)shift}};
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
+    copy_bits(i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists, i64 swap_unit) {
+    Grid grid = {(const Part *)parts, lists, (u32)blocks_each, {(u32)magic, (u32)shift}};
     u32 swap = (u32)swap_unit;
-    for (u32 block = blockIdx.x; block < grid.n_blocks; block += gridDim.x) {
-        const Part &part = part_of(grid, block);
-        u32 first = first_unit(grid, block);
-        switch (part.kind) { // 8 log2 T + log2 K
-        case 0: unshuffle<1, 1>(part, lists, first, swap); break;
-        case 3: unshuffle<1, 8>(part, lists, first, swap); break;
-        case 5: unshuffle<1, 32>(part, lists, first, swap); break;
-        case 8: unshuffle<2, 1>(part, lists, first, swap); break;
-        case 11: unshuffle<2, 8>(part, lists, first, swap); break;
-        case 13: unshuffle<2, 32>(part, lists, first, swap); break;
-        case 16: unshuffle<4, 1>(part, lists, first, swap); break;
-        case 19: unshuffle<4, 8>(part, lists, first, swap); break;
-        case 21: unshuffle<4, 32>(part, lists, first, swap); break;
-        case 24: unshuffle<8, 1>(part, lists, first, swap); break;
-        case 28: unshuffle<8, 16>(part, lists, first, swap); break;
-        case 27: unshuffle<8, 8>(part, lists, first, swap); break;
-        case 32: unshuffle<16, 1>(part, lists, first, swap); break;
-        default: unshuffle<16, 8>(part, lists, first, swap); break;
-        }
+    u32 number = divide(blockIdx.x, grid.by), block = blockIdx.x - number * grid.blocks_each;
+    const Part &part = grid.parts[number];
+    switch (part.kind) { // 8 log2 T + log2 K
+    case 0: unshuffle<1, 1>(part, lists, block, swap); break;
+    case 3: unshuffle<1, 8>(part, lists, block, swap); break;
+    case 5: unshuffle<1, 32>(part, lists, block, swap); break;
+    case 8: unshuffle<2, 1>(part, lists, block, swap); break;
+    case 11: unshuffle<2, 8>(part, lists, block, swap); break;
+    case 13: unshuffle<2, 32>(part, lists, block, swap); break;
+    case 16: unshuffle<4, 1>(part, lists, block, swap); break;
+    case 19: unshuffle<4, 8>(part, lists, block, swap); break;
+    case 21: unshuffle<4, 32>(part, lists, block, swap); break;
+    case 24: unshuffle<8, 1>(part, lists, block, swap); break;
+    case 28: unshuffle<8, 16>(part, lists, block, swap); break;
+    case 27: unshuffle<8, 8>(part, lists, block, swap); break;
+    case 32: unshuffle<16, 1>(part, lists, block, swap); break;
+    default: unshuffle<16, 8>(part, lists, block, swap); break;
     }
 }

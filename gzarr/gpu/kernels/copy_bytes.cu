@@ -30,26 +30,23 @@ template <int T, int K, int EACH> GPU void unshuffle(const Part &part, const Tur
 
 // lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
-    copy_bytes(i64 n_parts, i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists,
-              i64 swap_unit) {
-    Grid grid = {(const Part *)parts, lists, (u32)(n_parts * blocks_each), (u32)blocks_each, {(u32)magic, (u32)shift}};
+    copy_bytes(i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists, i64 swap_unit) {
+    Grid grid = {(const Part *)parts, lists, (u32)blocks_each, {(u32)magic, (u32)shift}};
     u32 swap = (u32)swap_unit;
-    for (u32 block = blockIdx.x; block < grid.n_blocks; block += gridDim.x) {
-        const Part &part = part_of(grid, block);
-        u32 first = first_unit(grid, block);
-        if (first >= part.n_units) continue;
-        Turn<4> turn = find_units<4>(part, lists, first);
-        switch (part.kind) { // 8 log2 T + log2 K
-        case 8: unshuffle<2, 1>(part, turn, swap); break;
-        case 9: unshuffle<2, 2>(part, turn, swap); break;
-        case 10: unshuffle<2, 4>(part, turn, swap); break;
-        case 11: unshuffle<2, 8>(part, turn, swap); break;
-        case 16: unshuffle<4, 1>(part, turn, swap); break;
-        case 17: unshuffle<4, 2>(part, turn, swap); break;
-        case 18: unshuffle<4, 4>(part, turn, swap); break;
-        case 24: unshuffle<8, 1>(part, turn, swap); break;
-        case 25: unshuffle<8, 2>(part, turn, swap); break;
-        default: unshuffle<16, 1>(part, turn, swap); break;
-        }
+    const Part &part = part_of(grid, blockIdx.x);
+    u32 first = first_unit(grid, blockIdx.x);
+    if (first >= part.n_units) return;
+    Turn<4> turn = find_units<4>(part, lists, first);
+    switch (part.kind) { // 8 log2 T + log2 K
+    case 8: unshuffle<2, 1>(part, turn, swap); break;
+    case 9: unshuffle<2, 2>(part, turn, swap); break;
+    case 10: unshuffle<2, 4>(part, turn, swap); break;
+    case 11: unshuffle<2, 8>(part, turn, swap); break;
+    case 16: unshuffle<4, 1>(part, turn, swap); break;
+    case 17: unshuffle<4, 2>(part, turn, swap); break;
+    case 18: unshuffle<4, 4>(part, turn, swap); break;
+    case 24: unshuffle<8, 1>(part, turn, swap); break;
+    case 25: unshuffle<8, 2>(part, turn, swap); break;
+    default: unshuffle<16, 1>(part, turn, swap); break;
     }
 }

@@ -57,27 +57,25 @@ template <int V, int EACH> GPU void copy_part(const Part &part, const Turn<EACH>
 // lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
 // fill: 32 bytes that a missing chunk is full of, before they are swapped.
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
-    copy_plain(i64 n_parts, i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists,
-              i64 swap_unit, const void *fill) {
-    Grid grid = {(const Part *)parts, lists, (u32)(n_parts * blocks_each), (u32)blocks_each, {(u32)magic, (u32)shift}};
+    copy_plain(i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists, i64 swap_unit,
+               const void *fill) {
+    Grid grid = {(const Part *)parts, lists, (u32)blocks_each, {(u32)magic, (u32)shift}};
     u32 swap = (u32)swap_unit;
-    for (u32 block = blockIdx.x; block < grid.n_blocks; block += gridDim.x) {
-        const Part &part = part_of(grid, block);
-        u32 first = first_unit(grid, block);
-        if (first >= part.n_units) {
-            if (part.kind >= IN_WINDOWS) {
-                copy_rows(part, first / BLOCK_UNITS * BLOCK_THREADS + threadIdx.x, swap, fill);
-            }
-            continue;
+    const Part &part = part_of(grid, blockIdx.x);
+    u32 first = first_unit(grid, blockIdx.x);
+    if (first >= part.n_units) {
+        if (part.kind >= IN_WINDOWS) {
+            copy_rows(part, first / BLOCK_UNITS * BLOCK_THREADS + threadIdx.x, swap, fill);
         }
-        Turn<4> turn = find_units<4>(part, lists, first);
-        switch (part.kind) { // log2 V
-        case 0: copy_part<1>(part, turn, swap, fill); break;
-        case 1: copy_part<2>(part, turn, swap, fill); break;
-        case 2: copy_part<4>(part, turn, swap, fill); break;
-        case 3: copy_part<8>(part, turn, swap, fill); break;
-        case 4: copy_part<16>(part, turn, swap, fill); break;
-        default: gather_part(part, turn, swap); break;
-        }
+        return;
+    }
+    Turn<4> turn = find_units<4>(part, lists, first);
+    switch (part.kind) { // log2 V
+    case 0: copy_part<1>(part, turn, swap, fill); break;
+    case 1: copy_part<2>(part, turn, swap, fill); break;
+    case 2: copy_part<4>(part, turn, swap, fill); break;
+    case 3: copy_part<8>(part, turn, swap, fill); break;
+    case 4: copy_part<16>(part, turn, swap, fill); break;
+    default: gather_part(part, turn, swap); break;
     }
 }

@@ -23,6 +23,8 @@ MAX_LEVELS, PART_WORDS, N_BLOCKS = 3, 48, 22
 SHUFFLED, TOO_LARGE, TOO_NARROW = -1, -2, -3
 #: Units that a block of threads copies, four for each thread; see rows.cuh.
 BLOCK_UNITS = 1024
+#: Bytes of units of which a thread copies one alone; see copy_bits.cu.
+_LARGEST = 128
 #: Rows of at least so many units of at most so many bytes are copied in windows, of so many rows by a thread, or at
 #: their ends by two; see windows.cuh. Threads of a warp.
 _WINDOWS_FROM, _NARROW, _ROWS_EACH, _WARP = 32, 4, 8, 32
@@ -417,7 +419,7 @@ def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -
     total = per_run * np.prod(levels.counts, axis=0)
     n_levels = levels.n + np.where(levels.lists.any(axis=(0, 1)), _LISTED, 0)
     columns = (kind, total, n_levels, per_run, *divisors(np.maximum(per_run, 1)), *steps)
-    table[:, N_BLOCKS] = -(-total // BLOCK_UNITS)
+    table[:, N_BLOCKS] = -(-total // np.where(widths[1] == _LARGEST, BLOCK_THREADS, BLOCK_UNITS))
     table[:, 4:13] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
     sources, targets = levels.source // widths[0], levels.target // widths[1]
     # Offsets are counted from the lowest address, so that they are not negative.

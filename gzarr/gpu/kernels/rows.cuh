@@ -19,7 +19,7 @@ template <int EACH> struct Turn {
 struct Grid {
     const Part *__restrict__ parts;
     const i32 *__restrict__ lists;
-    u32 n_blocks, blocks_each;
+    u32 blocks_each;
     Divisor by; // blocks_each
 };
 

@@ -7,7 +7,8 @@ template <int W> struct Words {
     u32 at[(W + 3) / 4];
 };
 
-// Loads and stores are streaming, because each byte is touched once. Addresses are multiples of W, up to 16.
+// Loads and stores are streaming, because each byte is touched once, but for loads of less than a word: other warps read
+// the rest of a line. Addresses are multiples of W, up to 16.
 template <int W> GPU Words<W> load_words(const u8 *from) {
     Words<W> words;
     if (W >= 16) {
@@ -26,9 +27,9 @@ template <int W> GPU Words<W> load_words(const u8 *from) {
     } else if (W == 4) {
         words.at[0] = __ldcs((const u32 *)from);
     } else if (W == 2) {
-        words.at[0] = __ldcs((const u16 *)from);
+        words.at[0] = *(const u16 *)from;
     } else {
-        words.at[0] = __ldcs(from);
+        words.at[0] = *from;
     }
     return words;
 }

@@ -45,7 +45,7 @@ def test_checksums_leave_room_for_half_of_the_threads() -> None:
     assert (taken.spills, occupancy(100, taken, BLOCK_THREADS) >= MIN_OCCUPANCY) == (0, True)
 
 
-@pytest.mark.parametrize("arch", [75, 90])
+@pytest.mark.parametrize("arch", [75, 80, 90, 100])
 def test_fast_kernels_leave_room_for_half_of_the_threads(arch: int) -> None:
     fast = {"xxh64"} | {kernel for name, goal in GOALS.items() for kernel in goal.kernels or goals.costs(name)}
     resources = nvrtc.kernels(arch).resources
