@@ -206,9 +206,7 @@ def test_a_broken_shard_within_a_shard_costs_its_own_chunks_only() -> None:
 
 
 @pytest.mark.parametrize("reason", [ImportError("no module"), AttributeError("no class"), OSError(28, "disk is full")])
-def test_chunks_stay_that_cannot_be_decoded_for_want_of_something_else(
-    reason: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_stay_that_lack_something_else_to_be_decoded(reason: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     class Fails(numcodecs.abc.Codec):  # type: ignore[misc]
         codec_id = "gzarr_test_fails"
         reason: Exception | None = None

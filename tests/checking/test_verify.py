@@ -417,9 +417,7 @@ def test_what_killed_writers_leave(tmp_path: Path) -> None:
     assert len(found(root)) == 4
 
 
-def test_files_that_cannot_be_locked_are_left_once_they_are_old(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_files_that_cannot_be_locked_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gzarr.storage import leftover_files
 
     z = gzarr.create_array(tmp_path / "x.zarr", data=DATA)

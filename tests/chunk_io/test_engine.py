@@ -164,9 +164,7 @@ def test_an_edge_chunk_is_read_as_others_may_have_appended_to_it(store: ByteCoun
 
 
 @FORMATS
-def test_a_damaged_edge_chunk_is_replaced_by_all_that_the_array_has_of_it(
-    store: ByteCountingStore, zarr_format: int
-) -> None:
+def test_a_damaged_edge_chunk_is_replaced_by_all_of_its_elements(store: ByteCountingStore, zarr_format: int) -> None:
     array = made(store, (11, 10), chunks=(3, 4), zarr_format=zarr_format)
     (key,) = chunk_keys(zarr_format, (3, 2))
     store[key] = b"no chunk"
@@ -374,9 +372,7 @@ def test_every_chunk_of_a_shard_in_part_is_a_partial_write(store: ByteCountingSt
 
 @pytest.mark.parametrize("codecs", [[ZstdCodec(3)], [GzipCodec(1)], []])
 @LOCATIONS
-def test_a_partial_write_copies_the_other_chunks_encoded(
-    store: ByteCountingStore, location: str, codecs: list[Any]
-) -> None:
+def test_partial_writes_copy_other_chunks_encoded(store: ByteCountingStore, location: str, codecs: list[Any]) -> None:
     """Were the others encoded anew, chunks written by another implementation would change under its feet."""
     other = ShardingCodec((10, 10), codecs=[BytesCodec(), *codecs], index_location=location)
     array = made(store, (40, 40), np.arange(1600).reshape(40, 40), chunks=(40, 40), codecs=[other])
@@ -572,9 +568,7 @@ def test_single_chunks_of_many_arrays_are_limited_by_their_bytes(monkeypatch: py
 
 
 @pytest.mark.parametrize("others_hold_all", [False, True])
-def test_as_many_objects_are_built_at_once_as_there_are_cores(
-    others_hold_all: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_objects_are_built_at_once_as_cores(others_hold_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What they are built from is in memory, too. Batches that are held up for long go on."""
     monkeypatch.setattr(reference, "WAITING_BATCH_NBYTES", 256)
     monkeypatch.setattr(reference, "PARALLEL_NBYTES", 1)

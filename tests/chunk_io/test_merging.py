@@ -115,9 +115,7 @@ def test_a_partial_write_costs_one_read_and_one_write(store: Between) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"chunks": (1, 6), "shards": (4, 6)}], ids=str)
-def test_an_object_that_becomes_empty_is_deleted_or_keeps_the_fill_value(
-    store: Between, options: dict[str, Any]
-) -> None:
+def test_an_object_that_becomes_empty_is_deleted_or_keeps_its_fill(store: Between, options: dict[str, Any]) -> None:
     array = made(store, **options)
     array[1] = 5
     array[1] = 0

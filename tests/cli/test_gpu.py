@@ -61,9 +61,7 @@ REPORT: dict[str, Any] = {
 }
 
 
-def test_the_page_says_what_there_is_and_why(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_says_what_there_is_and_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("gzarr.devices.gpu_report", lambda **options: REPORT)
     assert main(["gpu"]) == 0
     out = " ".join(re.sub(r"\n +: ", " ", capsys.readouterr().out).split())

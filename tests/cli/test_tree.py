@@ -19,9 +19,7 @@ def test_tree_draws_the_group(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "B stored" in capsys.readouterr().out
 
 
-def test_tree_says_which_arrays_have_shards_and_needs_no_device(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tree_says_what_has_shards_and_needs_no_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gzarr.create_array(tmp_path / "a.zarr", shape=(8,), chunks=(2,), shards=(4,), dtype="u1")
     with gzarr.config.set(device="cuda:99"):
         assert main(["tree", str(tmp_path / "a.zarr")]) == 0
@@ -99,9 +97,7 @@ def test_info_needs_no_device(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "int32" in capsys.readouterr().out
 
 
-def test_fill_values_are_numbers_and_long_attributes_are_cut(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fill_values_are_numbers_and_long_attributes_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = {"_FillValue": "AAAAgB2vFUQ=", "text": "µ" * 5_000, "unit": "µm"}
     gzarr.create_array(tmp_path / "a.zarr", shape=3, dtype="f4", attributes=attributes)
     assert main(["info", str(tmp_path / "a.zarr")]) == 0

@@ -124,9 +124,7 @@ def test_attributes_that_are_no_strict_json_are_read_as_written(zarr_python: Zar
             assert found["b"] == [math.inf, -math.inf]
 
 
-def test_fields_that_need_not_be_understood_survive_a_change_of_attributes(
-    zarr_python: ZarrPython, tensorstore
-) -> None:
+def test_fields_that_need_not_be_understood_survive_new_attributes(zarr_python: ZarrPython, tensorstore) -> None:
     case = Case("<i4", RAW[3], LINE, 3)
     for writer in (zarr_python, tensorstore):
         stored = writer.create(case)

@@ -677,9 +677,7 @@ def test_objects_are_taken_as_they_are(backend: Backend) -> None:
     ],
     ids=str,
 )
-def test_chunks_that_equal_the_fill_value_bit_for_bit_are_none(
-    backend: Backend, dtype: Any, fill: Any, other: Any
-) -> None:
+def test_chunks_equal_to_fill_bit_for_bit_are_none(backend: Backend, dtype: Any, fill: Any, other: Any) -> None:
     dtype = np.dtype(dtype)
     for shape in ((), (1,), (3, 4), (5, 7)):
         chain = chain_for(backend, shape, dtype, fill)
@@ -788,9 +786,7 @@ def test_failures_beside_the_first_are_told_of() -> None:
 
 
 @pytest.mark.parametrize(("limit_s", "n_threads"), [(0.0, 2), (60.0, 1)])
-def test_threads_are_used_where_chunks_take_long(
-    monkeypatch: pytest.MonkeyPatch, limit_s: float, n_threads: int
-) -> None:
+def test_threads_are_used_if_chunks_take_long(monkeypatch: pytest.MonkeyPatch, limit_s: float, n_threads: int) -> None:
     """The CPU backend times the first batch on the caller's thread."""
     monkeypatch.setattr("gzarr.cpu.threads.THREADED_CHUNK_S", limit_s)
     used: list[int] = []

@@ -124,9 +124,7 @@ def check_store(store: storage.Store, layouts: Iterable[str] = LAYOUTS) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_wrapper_that_changes_bytes_is_not_bypassed(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_wrappers_that_change_bytes_are_not_bypassed(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     with MAKERS[name](tmp_path, request) as below:
         check_store(inverting(storage.WrapperStore, ALL)(below), ["plain", "sharded"])
 
@@ -258,9 +256,7 @@ def hiding(base: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_whether_objects_exist_follows_the_batched_verb(
-    name: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_batched_verb_says_whether_objects_exist(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     with MAKERS[name](tmp_path, request) as below:
         store = as_subclass(below, hiding)
         store.set_many([("hidden", b"a"), ("shown", b"b")])

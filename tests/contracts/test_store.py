@@ -292,9 +292,7 @@ def test_a_move_that_would_lose_something_is_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize("key", ["c/0", "zarr.json"])
-def test_a_generation_says_whether_the_object_was_replaced(
-    store: Store, key: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_generation_says_whether_an_object_is_another(store: Store, key: str, request: pytest.FixtureRequest) -> None:
     assert token_of(store, key) is None
     store[key] = b"one"
     first = token_of(store, key)
@@ -484,9 +482,7 @@ def test_an_object_is_stored_only_if_none_is_there(store: Store) -> None:
 
 
 @on_conditions
-def test_objects_are_replaced_only_if_they_have_the_version_that_was_read(
-    store: Store, conditional: Conditional
-) -> None:
+def test_objects_are_replaced_only_in_the_version_that_was_read(store: Store, conditional: Conditional) -> None:
     fill(store, "c/0", "c/1", "c/there")
     found = conditional.get_tagged(["c/0", "missing", "c/there", "c/1"])
     assert [item and bytes(item.data) for item in found] == [b"c/0", None, b"c/there", b"c/1"]
@@ -534,9 +530,7 @@ def test_changes_without_a_condition_are_always_carried_out(store: Store, condit
 
 
 @on_conditions
-def test_objects_are_deleted_only_if_they_have_the_version_that_was_read(
-    store: Store, conditional: Conditional
-) -> None:
+def test_objects_are_deleted_only_in_the_version_that_was_read(store: Store, conditional: Conditional) -> None:
     if not conditional.deletes:
         pytest.skip("the server deletes without conditions only")
     fill(store, "c/0", "c/1")

@@ -144,9 +144,7 @@ def test_a_write_that_fails_leaves_old_or_new_objects(server: S3Server, layout: 
 
 @pytest.mark.parametrize("through", ["obstore", "fsspec"])
 @pytest.mark.parametrize("after", [1, 2])
-def test_a_shard_that_is_replaced_while_it_is_read_gives_one_version(
-    server: S3Server, after: int, through: str
-) -> None:
+def test_a_shard_that_is_replaced_as_it_is_read_gives_one_version(server: S3Server, after: int, through: str) -> None:
     array = written(server, "shards")
     old = {key: each.data for key, each in server.objects.buckets["bucket"].items()}
     array[:] = VALUES * 977 % 4001

@@ -48,9 +48,7 @@ def within_bounds(device: EmulatedDevice, files: DirectFiles) -> Iterator[None]:
     assert device.memory.peak <= CAP_NBYTES
 
 
-def test_chunks_of_files_reach_the_device_directly_in_several_batches(
-    device: EmulatedDevice, files: DirectFiles
-) -> None:
+def test_chunks_of_files_reach_the_device_directly_in_batches(device: EmulatedDevice, files: DirectFiles) -> None:
     chunks = (64, 64)
     array = Case("v3", (640, 256), chunks, (chunks, chunks)).make()
     model = np.arange(array.size, dtype="i4").reshape(array.shape)

@@ -134,9 +134,7 @@ def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
         (partial(gzarr.transfer, gzarr.zeros(3)), "if_exist", "if_exists"),
     ],
 )
-def test_an_unknown_keyword_is_named_with_one_that_is_known(
-    call: Callable[..., Any], name: str, suggestion: str
-) -> None:
+def test_unknown_keywords_are_named_with_known_ones(call: Callable[..., Any], name: str, suggestion: str) -> None:
     with pytest.raises(TypeError, match=f"unknown keyword '{name}'; did you mean '{suggestion}'"):
         call({}, **{name: 2})
 

@@ -214,9 +214,7 @@ def test_values_that_cannot_be_cast_are_found_before_anything_is_written(tmp_pat
     assert array[:].tolist() == [7, 8, 2]
 
 
-def test_a_full_disk_is_an_error_before_anything_is_written(
-    array: gzarr.Array, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_an_error_before_any_write(array: gzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: int) -> None:
         raise OSError(28, "No space left on device")
 

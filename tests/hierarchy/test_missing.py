@@ -82,9 +82,7 @@ BY_CONVENTION = [
 
 @pytest.mark.parametrize(("dtype", "attributes", "left"), BY_CONVENTION, ids=str)
 @pytest.mark.parametrize("device", ["cpu", "emulated"])
-def test_what_netcdf_and_xarray_take_for_missing_is_left_out(
-    dtype: str, attributes: Any, left: Any, device: str
-) -> None:
+def test_what_netcdf_and_xarray_call_missing_is_left_out(dtype: str, attributes: Any, left: Any, device: str) -> None:
     data = np.array([-99, 1, 2, 3, 30], dtype)
     array = gzarr.create_array(data=data, chunks=2, attributes=attributes, device=device)
     found = array.stats()

@@ -69,9 +69,7 @@ WRITERS: dict[str, Callable[[int | None, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_default_grows_to_what_one_block_needs_and_progress_says_it(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_grows_to_one_block_and_progress_says_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[str] = []
     made = WRITERS[name](None, lambda done, total, name: names.append(name))
     assert all(re.search(r"\(\d+ MiB of memory\)$", said) for said in names)

@@ -70,9 +70,7 @@ def test_what_replaced_chunks_leave_is_reclaimed_at_half_of_the_file(tmp_path: P
     assert first.stat().st_size == index + whole + (3 * NCHUNKS - NCHUNKS - 1) % (NCHUNKS + 1) * CHUNK * 4
 
 
-def test_only_the_new_bytes_are_written_and_readers_keep_what_they_have_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_new_bytes_are_written_and_readers_keep_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = shards(tmp_path)
     array[:] = 1
     before, copied = files(tmp_path)[0].read_bytes(), []
@@ -127,9 +125,7 @@ def test_a_full_disk_leaves_the_old_shard(tmp_path: Path, monkeypatch: pytest.Mo
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["0", "1"]
 
 
-def test_a_file_that_others_replace_meanwhile_is_not_taken_for_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_others_replace_is_not_taken_for_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = shards(tmp_path)
     array[:] = 1
     first, second = files(tmp_path)

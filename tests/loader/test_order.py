@@ -113,16 +113,12 @@ def test_a_billion_samples_cost_nothing(shuffle: str) -> None:
 
 
 @given(st.integers(1, 120), st.integers(1, 9), st.integers(1, 20), st.integers(0, 20))
-def test_equal_blocks_take_every_sample_once_and_few_chunks_at_a_time(
-    n: int, length: int, size: int, seed: int
-) -> None:
+def test_equal_blocks_take_samples_once_and_few_chunks_at_a_time(n: int, length: int, size: int, seed: int) -> None:
     check_blocks(EqualBlocks(n, length, size, seed), np.append(np.arange(0, n, length), n), size)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 20), st.integers(0, 20))
-def test_varying_blocks_take_every_sample_once_and_few_chunks_at_a_time(
-    lengths: list[int], size: int, seed: int
-) -> None:
+def test_varying_blocks_take_samples_once_and_few_chunks_at_a_time(lengths: list[int], size: int, seed: int) -> None:
     edges = np.append(0, np.cumsum(lengths))
     check_blocks(VaryingBlocks(edges, size, seed), edges, size)
 

@@ -403,9 +403,7 @@ def npy(folder: Path) -> Path:
 
 @FORMATS
 @pytest.mark.parametrize("how", COPIES)
-def test_copies_are_in_the_consolidated_metadata_of_their_destination(
-    zarr_format: int, how: str, tmp_path: Path
-) -> None:
+def test_consolidated_metadata_of_a_destination_has_its_copies(zarr_format: int, how: str, tmp_path: Path) -> None:
     store = MemoryStore()
     hierarchy(store, zarr_format)
     gzarr.consolidate_metadata(store)

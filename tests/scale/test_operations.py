@@ -153,9 +153,7 @@ def test_engines_give_what_one_process_gives(
 
 
 @pytest.mark.parametrize("name", ["convert", "smoothed", "pyramids"])
-def test_parts_at_the_same_time_make_what_one_process_makes(
-    name: str, source: Path, tmp_path: Path, processes: Any
-) -> None:
+def test_parts_at_once_make_what_one_process_makes(name: str, source: Path, tmp_path: Path, processes: Any) -> None:
     operation = OPERATIONS[name]
     made = operation(source, tmp_path / "here.zarr")
     expected = {path: data for path, data in made.items() if not path.startswith("gaussian")}

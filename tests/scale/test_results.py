@@ -84,9 +84,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_part_that_ends_last_returns_what_one_process_does(
-    name: str, folder: Path, processes: ProcessPoolExecutor
-) -> None:
+def test_the_last_part_returns_what_one_process_does(name: str, folder: Path, processes: ProcessPoolExecutor) -> None:
     here, again = (shutil.copytree(folder, folder.parent / copied) for copied in ("here", "again"))
     with gzarr.config.set({"threading.max_workers": 16}):  # as many as parts count on: the same blocks
         expected = OPERATIONS[name](here)

@@ -312,9 +312,7 @@ def test_a_lock_that_stores_nothing_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_value_that_could_not_be_stored_under_a_lock_leaves_no_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_not_stored_under_a_lock_leaves_no_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path)
     write = os.write
 
@@ -332,9 +330,7 @@ def test_a_value_that_could_not_be_stored_under_a_lock_leaves_no_bytes(
     assert files_under(tmp_path) == ["k"]
 
 
-def test_locks_need_no_directory_that_can_be_written_until_something_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locks_need_no_directory_until_something_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path)
     store["k"] = b"old"
 
@@ -619,9 +615,7 @@ def test_an_interrupt_anywhere_leaves_no_lock_and_no_file(change: Callable[[Loca
     assert at > 10
 
 
-def test_an_interrupt_while_waiting_leaves_the_lock_of_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_wait_leaves_the_lock_of_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path)
     flock = fcntl.flock
 
@@ -698,9 +692,7 @@ def test_leftover_files_are_removed_and_locks_are_not(locks: str, tmp_path: Path
     assert leftover_files.remove_file_or_tree(str(tmp_path / "none"))
 
 
-def test_a_file_that_windows_holds_is_replaced_when_it_is_let_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_windows_holds_is_replaced_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts, replace = count(1), os.replace
 
     def held(source: str, target: str) -> None:

@@ -325,9 +325,7 @@ def test_a_pipe_or_a_link_to_nothing_in_the_place_of_a_chunk_is_named(
     assert z[:].tolist() == [2, 2, 1, 1]
 
 
-def test_a_tree_that_is_replaced_while_it_is_deleted_is_deleted_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tree_is_deleted_though_it_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path)
     store["a/b"] = b"x"
     rmtree, failures = shutil.rmtree, [OSError("Cannot call rmtree on a symbolic link")]  # as of Python 3.11

@@ -47,9 +47,7 @@ def served(server: tuple[str, Path]) -> tuple[str, Path]:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_server_without_listings_is_walked_by_consolidated_metadata(
-    http_server: tuple[str, Path], zarr_format: int
-) -> None:
+def test_servers_without_listings_are_walked_by_metadata(http_server: tuple[str, Path], zarr_format: int) -> None:
     url, folder = served(http_server)
     root = gzarr.open_group(folder, "w", zarr_format=zarr_format)
     for i in range(20):
@@ -337,9 +335,7 @@ def test_names_that_are_not_allowed_lead_nowhere() -> None:
         assert storage.FsspecStore(OddNames(), path=path).list_dir() == (["../", "./", "x"], ["ok"])
 
 
-def test_links_that_are_not_allowed_lead_nowhere(
-    http_server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_that_are_refused_lead_nowhere(http_server: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     url, folder = served(http_server)
     folder.mkdir()
     (folder / "zarr.json").write_bytes(b"{}")
@@ -493,9 +489,7 @@ def test_options_of_the_http_client_are_taken_with_those_of_the_store(name: str)
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_conditional_write_whose_connection_is_reset_is_done_once(
-    stored: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conditional_write_that_is_reset_is_done_once(stored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the server has stored the object before the connection broke cannot be known."""
     store = storage.ObjectStore(obstore.store.MemoryStore())
     put, n_calls = obstore.put, 0

@@ -213,9 +213,7 @@ def test_sqlite_closed_by_one_thread_while_others_read(tmp_path: Path) -> None:
     store.close()
 
 
-def test_sqlite_says_that_the_disk_is_full_after_it_has_ended_the_transaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sqlite_ends_the_transaction_before_it_says_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect = sqlite3.connect
 
     def limited(*args: Any, **kwargs: Any) -> sqlite3.Connection:

@@ -118,9 +118,7 @@ def both(folder: Path, write: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("dtype", "filters"), KNOWN, ids=repr)
-def test_files_and_values_are_those_of_numcodecs(
-    dtype: str, filters: list[Any], tmp_path: Path, watched: Watched
-) -> None:
+def test_files_and_values_are_as_of_numcodecs(dtype: str, filters: list[Any], tmp_path: Path, watched: Watched) -> None:
     def write(folder: Path) -> gzarr.Array:
         array = create(folder, dtype, filters, order="CF"[len(repr(filters)) % 2])
         array[...] = values(dtype)
@@ -138,9 +136,7 @@ FLOATS = [0.0, -0.0, 0.5, -1.5, 2.5, 1e-40, 3e38, 1e300, np.inf, -np.inf, np.nan
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_all_numbers_have_the_outcome_of_numcodecs(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_all_numbers_come_out_as_of_numcodecs(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     dtype, filters = data.draw(st.sampled_from(KNOWN))
     kind = np.dtype(dtype).kind
     elements: Any = None

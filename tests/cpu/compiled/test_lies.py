@@ -59,9 +59,7 @@ def test_reads_by_tables_that_lie_are_refused_or_left(folder: Path, data: st.Dat
 
 @settings(max_examples=100)
 @given(data=st.data())
-def test_writes_by_tables_that_lie_are_refused_or_left(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_lying_writes_are_refused_or_left(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Every number of every table but those that say where the value is may be anything."""
     store = LocalStore(tmp_path_factory.mktemp("lies")) if data.draw(st.booleans()) else MemoryStore()
     codecs, recorder = (

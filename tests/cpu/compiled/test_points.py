@@ -20,9 +20,7 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_points_are_sorted_as_on_the_reference_path(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_points_are_sorted_as_by_the_reference(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     ndim = data.draw(st.integers(1, 4))
     chunk = tuple(data.draw(st.integers(1, 9)) for _ in range(ndim))
     per_shard = tuple(data.draw(st.integers(1, 3)) for _ in range(ndim))

@@ -258,9 +258,7 @@ def test_reads_know_what_a_chunk_took_before(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_the_loop_switched_off_meanwhile_leaves_everything(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_switched_off_meanwhile_leaves_all(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("zstd", "shards"):
         array, model = stored(CHAINS[name], "<i4", LocalStore(tmp_path / name))
         monkeypatch.setattr(library, "loop", lambda: None)

@@ -159,9 +159,7 @@ def test_blocks_that_are_runs_of_the_result(dtype: str, tmp_path: Path, watched:
 
 
 @pytest.mark.parametrize("more", [{}, {"shards": (640, 600)}], ids=["files", "shards"])
-def test_rows_of_plain_chunks_are_read_to_where_they_belong(
-    more: dict[str, Any], tmp_path: Path, watched: Watched
-) -> None:
+def test_rows_of_plain_chunks_are_read_to_their_places(more: dict[str, Any], tmp_path: Path, watched: Watched) -> None:
     model = np.random.default_rng(4).integers(0, 1 << 30, (650, 560), "i4")
     array = gzarr.array(model, chunks=(320, 300), store=tmp_path, compressors=None, **more)
     for rows in (np.s_[:], np.s_[2:640], np.s_[319:321]):

@@ -86,9 +86,7 @@ def test_lists_of_everything_cover_chunks(
     assert not watched.refused
 
 
-def test_no_more_memory_is_taken_for_tiny_chunks_than_they_may_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiny_chunks_take_no_more_memory_than_they_may_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, module = list[int](), library._loaded()[0]
 
     class Looking:
@@ -274,9 +272,7 @@ class Synchronizer:
 
 
 @pytest.mark.parametrize("shards", [None, (40, 15, 3)])
-def test_objects_are_locked_while_the_loop_writes_them(
-    shards: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loop_locks_objects_as_it_writes_them(shards: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes, seen, module = Synchronizer(), list[int](), library._loaded()[0]
 
     class Looking:

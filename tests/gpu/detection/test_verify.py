@@ -131,9 +131,7 @@ def test_faults_of_one_kind_are_one_sentence() -> None:
     assert verify.sentences([f"{name}: {wrong}" for name in names[:2]]) == [f"zstd and gzip: {wrong}"]
 
 
-def test_a_cache_that_cannot_be_written_means_a_check_in_each_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_where_no_cache_can_be_written_each_process_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     answers = iter([["one"], ["two"]])

@@ -188,9 +188,7 @@ def test_other_stores_are_given_whole_chunks(device: CountingDevice, taken: list
 # -- what is left ----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_cannot_be_replaced_gives_the_error_of_the_reference_path(
-    tmp_path: Path, device: CountingDevice
-) -> None:
+def test_a_file_that_cannot_be_replaced_is_an_error_of_the_reference(tmp_path: Path, device: CountingDevice) -> None:
     """A directory is in the place of a chunk; the others are stored."""
     said = []
     for by_tables in (True, False):
@@ -317,9 +315,7 @@ def test_shards_that_are_covered_in_part_keep_their_other_chunks(
 
 
 @pytest.mark.parametrize("damage", ["truncated", "index", "chunk"])
-def test_a_damaged_shard_is_merged_as_by_the_reference_path(
-    damage: str, tmp_path: Path, device: CountingDevice
-) -> None:
+def test_damaged_shards_are_merged_as_by_the_reference(damage: str, tmp_path: Path, device: CountingDevice) -> None:
     said = []
     for by_tables in (True, False):
         path = tmp_path / str(by_tables)

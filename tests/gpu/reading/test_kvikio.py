@@ -169,9 +169,7 @@ def test_ranges_are_merged_across_short_gaps(drawn: list[tuple[int, int, int]]) 
     assert (runs.starts[1:] - (runs.starts + runs.sizes)[:-1] > MAX_GAP_NBYTES)[same].all()
 
 
-def test_files_are_read_on_the_host_if_others_have_taken_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_read_on_the_host_if_others_hold_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create(tmp_path / "a", shards=(32, 48))
     device, direct = EmulatedDevice(), DirectFiles()
     reader, allocate = direct.reader(), device.allocate

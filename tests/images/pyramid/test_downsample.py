@@ -300,9 +300,7 @@ def test_repeated_means_and_medians_do_not_drift(backend: Backend, method: str) 
         ("f8", [np.nan, 3.0, 1.0], 2.0),
     ],
 )
-def test_the_mean_of_the_middle_two_does_not_overflow(
-    backend: Backend, dtype: str, values: list[Any], middle: Any
-) -> None:
+def test_means_of_the_middle_two_do_not_overflow(backend: Backend, dtype: str, values: list[Any], middle: Any) -> None:
     block = np.array(values, dtype)
     assert downsample(backend, block, (len(values),), "median").tolist() == [block.dtype.type(middle)]
 
