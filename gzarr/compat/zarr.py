@@ -24,6 +24,8 @@ import gzarr
 from gzarr.api.asynchronous import create_hierarchy
 from gzarr.codecs import CodecSpec
 from gzarr.compat.modules import CompatModule, install
+from gzarr.metadata.conventions import ATTRIBUTE
+from gzarr.metadata.model import ArrayMeta
 from gzarr.storage import Store
 
 
@@ -98,9 +100,24 @@ def _modules(real: dict[str, ModuleType]) -> Iterator[ModuleType]:
         yield CompatModule(name, names | given, homes, real.get(name))
 
 
+def _show_names_of_attributes() -> None:
+    """Let Xarray look for the names of axes in attributes, where v2 has them, as metadata have no names for it then."""
+    slot: Any = vars(ArrayMeta)["dimension_names"]
+
+    def names(meta: ArrayMeta) -> Any:
+        found = slot.__get__(meta)
+        caller = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - as inspect does, but fast
+        if found is None and caller == "xarray.backends.zarr" and ATTRIBUTE in meta.attributes:
+            raise AttributeError("the names of the axes are in the attributes")
+        return found
+
+    setattr(ArrayMeta, "dimension_names", property(names, slot.__set__))  # noqa: B010 - mypy: it is a field
+
+
 _real = _zarr_python()
 _awaited: Any = _real["zarr.core.sync"].sync if "zarr.core.sync" in _real else asyncio.run
 install(_modules(_real))
+_show_names_of_attributes()
 # Packages look there for zarr-python's pipeline, and whether arrays are on the host.
 _settings = {"codec_pipeline.path": "gzarr.interop.zarr.CodecPipeline"}
 gzarr.config.set({**_settings, "buffer": "zarr.buffer.cpu.Buffer", "ndbuffer": "zarr.buffer.cpu.NDBuffer"})

@@ -118,8 +118,9 @@ assert gzarr.open_group("v.json", mode="r")["v"][:].sum() == 66
     "xarray": """
 import numpy as np, xarray
 data = xarray.Dataset({"a": (("y", "x"), np.arange(12.0).reshape(3, 4))}, coords={"x": range(4)})
-data.to_zarr("x.zarr", zarr_format=3)
-assert xarray.open_zarr("x.zarr").identical(data) and xarray.open_dataset("x.zarr").identical(data)
+for version in 2, 3:
+    data.to_zarr("x.zarr", mode="w", zarr_format=version)
+    assert xarray.open_zarr("x.zarr").identical(data) and xarray.open_dataset("x.zarr").identical(data)
 """,
 }
 
