@@ -42,10 +42,10 @@ def moving(n: int, **calls: int) -> dict[str, int]:
 WRITES = {
     "raw": PerBatch({}, 2, {"launch copy_plain": 1}, 2),
     "blosc": PerBatch(
-        moving(2, launch_shuffle=1, encode_lz4=1), 7, moving(1, decode_lz4=1, launch_copy_bytes=1), 3, 16 + 8 * 12
+        moving(1, launch_shuffle=1, encode_lz4=1), 6, moving(1, decode_lz4=1, launch_copy_bytes=1), 3, 32 + 8 * 12
     ),
     "blosc zstd": PerBatch(
-        moving(2, launch_shuffle=1, encode_zstd=1), 7, {"decode zstd": 1, "launch copy_bytes": 1}, 2
+        moving(1, launch_shuffle=1, encode_zstd=1), 6, {"decode zstd": 1, "launch copy_bytes": 1}, 2, 32 + 2 * 12
     ),
     "lz4": PerBatch(moving(2, encode_lz4=1), 5, {"decode lz4": 1}, 1),
     "zstd": PerBatch(moving(1, encode_zstd=1), 3, {"decode zstd": 1}, 1),

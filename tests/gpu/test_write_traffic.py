@@ -85,3 +85,5 @@ def test_empty_chunks_do_not_come_down(device):
     z[:] = on_device(np.zeros_like(DATA))
     assert device.down == [N]
     assert stored_nbytes(z) == 0
+    made(device, compressors=gzarr.codecs.BloscCodec("lz4", typesize=4))[:] = on_device(value)
+    assert device.launches.count("copy_streams") == 1  # of the frame: the chunk is encoded where it is

@@ -14,7 +14,7 @@ from gzarr.codecs.spec import ArrayRepr, Step
 from gzarr.gpu.codecs.batch import BatchContext, Chunks, Decoder, DeviceCodec, Encoded, Encoder, Streams, swap_unit
 from gzarr.gpu.codecs.filters import Filter, filter_codec
 from gzarr.gpu.codecs.refusing import UNFIT, decoded_nbytes
-from gzarr.gpu.codecs.transfers import as_chunks, as_rows, reversed_units, rows_as_chunks, shuffled, unshuffled
+from gzarr.gpu.codecs.transfers import as_chunks, plain_chunks, reversed_units, shuffled, unshuffled
 from gzarr.gpu.device.protocol import Device
 from gzarr.gpu.kernels import BYTE_SHUFFLED
 from gzarr.gpu.kernels.parts import same_shuffles
@@ -63,7 +63,7 @@ def _shuffled(step: Step) -> tuple[Decoder | str, Encoder | str]:
         return replace(chunks, nbytes=nbytes, shuffle=shuffle)
 
     def encode(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
-        chunks = rows_as_chunks(context, as_rows(context, batch))
+        chunks = plain_chunks(context, batch)
         return chunks if typesize < 2 else shuffled(context, chunks, BYTE_SHUFFLED, typesize, nbytes)
 
     return decode, encode

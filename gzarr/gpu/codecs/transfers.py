@@ -93,6 +93,11 @@ def as_rows(context: BatchContext, batch: Chunks | Encoded) -> Array:
     return rows
 
 
+def plain_chunks(context: BatchContext, batch: Chunks | Encoded) -> Chunks:
+    """A batch that is to be encoded, whose items have one size, as chunks."""
+    return batch if isinstance(batch, Chunks) else rows_as_chunks(context, as_rows(context, batch))
+
+
 def row_addresses(context: BatchContext, rows: Array) -> Table:
     """The address of every row of a uint8 array (n, nbytes)."""
     addresses: Table = context.device.address(rows) + np.arange(rows.shape[0], dtype=np.int64) * rows.shape[1]
@@ -115,7 +120,8 @@ def copy_streams(context: BatchContext, source: Table, target: Table, nbytes: Ta
         return
     starts = unit_starts(nbytes)
     tables = upload_tables(context, source, target, nbytes, starts)
-    context.device.launch("copy_streams", int(starts[-1]), (source.size, *tables))
+    threads = -(-int(starts[-1]) // 128) * 32  # warps for 128 units
+    context.device.launch("copy_streams", threads, (source.size, *tables))
 
 
 def copy_boxes(context: BatchContext, boxes: Boxes, shuffles: Shuffles, values: tuple[int, NDArray[Any]]) -> None:

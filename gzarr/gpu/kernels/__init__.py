@@ -33,8 +33,8 @@ TABLE_DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def row_threads(n_rows: int, row_nbytes: int) -> int:
-    """Threads for find_written: one for each 16 bytes of each row."""
-    return n_rows * -(-row_nbytes // UNIT_NBYTES)
+    """Threads for find_written: one for each eight units of each row."""
+    return n_rows * -(-row_nbytes // (8 * UNIT_NBYTES))
 
 
 def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -45,7 +45,7 @@ def prefix_sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def unit_starts(nbytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``unit_start`` of kernels that copy or shuffle rows of ``nbytes``; its last entry is the number of threads."""
+    """``unit_start`` of kernels that copy rows of ``nbytes``; its last entry is the number of units."""
     return prefix_sums(-(-np.asarray(nbytes, np.int64) // UNIT_NBYTES))
 
 

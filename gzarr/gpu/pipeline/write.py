@@ -2,9 +2,9 @@
 
 Theory of operation. Chunks that are only partly covered are decoded as for a read. One launch brings them into *rows*,
 plain chunks in their stored order, and fills in missing ones. One launch copies the new values into the rows. One
-launch finds the rows that equal the fill value; their flags are downloaded, and these rows are dropped. The encoders
-run, their results are packed, and one copy downloads them into pinned memory, of which the results are views. The host
-runs the codecs that the device lacks.
+launch finds the rows that equal the fill value; their flags are downloaded, and these rows are left out. The encoders
+run, their results are packed unless they lie close together, and one copy downloads them into pinned memory, of which
+the results are views. The host runs the codecs that the device lacks.
 
 A NumPy value is uploaded batch by batch. The parts that a batch needs are packed into staging memory in the dtype of
 the chunks, so NumPy casts them as in an assignment; broadcast axes are packed once. An array on the device is read in
@@ -26,9 +26,17 @@ from gzarr.backend import Array, Fields
 from gzarr.codecs.spec import ArrayRepr, fill_of
 from gzarr.cpu.backend import as_numpy
 from gzarr.errors import CodecError
-from gzarr.gpu.codecs.batch import BatchContext, Chunks, Encoded, has_dtype, swap_unit
+from gzarr.gpu.codecs.batch import ALIGNMENT, BatchContext, Chunks, Encoded, has_dtype, swap_unit
 from gzarr.gpu.codecs.floats import cast, why_not_cast
-from gzarr.gpu.codecs.transfers import byte_ranges, copy_streams, new_places, new_rows, reversed_units, row_addresses
+from gzarr.gpu.codecs.transfers import (
+    ROOM,
+    byte_ranges,
+    copy_streams,
+    new_places,
+    new_rows,
+    reversed_units,
+    row_addresses,
+)
 from gzarr.gpu.device.pipeline_slots import PipelineSlot
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import row_threads
@@ -53,6 +61,8 @@ from gzarr.indexing.tables import CopyTable
 from gzarr.profiling.recorder import stage
 from gzarr.storage.base import Buffer, host_view
 
+#: Encoded chunks are downloaded as they lie if there are no more bytes than this behind each; others are packed first.
+_MOST_BEHIND = ROOM + ALIGNMENT
 #: Brings the values of some chunks to the device: (batch, range of the chunks) -> what is copied, and where it is.
 Values: TypeAlias = Callable[[BatchContext, slice], tuple[BoxCopies, Memory]]
 
@@ -302,25 +312,20 @@ def _encoded(context: BatchContext, plan: DevicePlan, rows: Array, which: NDArra
 
 
 def _chunks(context: BatchContext, rows: Array, which: NDArray[np.int64]) -> Chunks:
-    """Some of the rows, as contiguous chunks."""
-    nbytes = rows.shape[1]
+    """Some of the rows, as chunks where they are."""
+    n, nbytes = rows.shape
     addresses = context.device.address(rows) + which * nbytes
-    if len(which) < rows.shape[0]:
-        together, places = new_rows(context, len(which), nbytes)
-        copy_streams(context, addresses, places, np.full(len(which), nbytes, np.int64))
-        rows, addresses = together, places
-    return Chunks(rows, addresses, nbytes, rows)
+    return Chunks(rows, addresses, nbytes, rows if len(which) == n else None)
 
 
 def _downloaded(context: BatchContext, batch: Chunks | Encoded) -> tuple[NDArray[np.uint8], Table, Table]:
     """Download encoded chunks in one copy. Returns: pinned memory, and where in it each begins and how long it is."""
     _, sizes = byte_ranges(batch)
-    if isinstance(batch, Chunks) and batch.rows is not None:
-        staging_buffer, starts = batch.rows.reshape(-1), np.arange(len(batch), dtype=np.int64) * batch.nbytes
-    else:
+    staging_buffer, places = batch.owner, batch.addresses
+    if staging_buffer is None or staging_buffer.nbytes > sizes.sum() + _MOST_BEHIND * sizes.size:
         staging_buffer, places = new_places(context, sizes)
-        starts = places - context.device.address(staging_buffer)
         copy_streams(context, batch.addresses, places, sizes)
+    staging_buffer, starts = staging_buffer.reshape(-1), places - context.device.address(staging_buffer)
     return context.device.download(staging_buffer, context.result(staging_buffer.nbytes)), starts, sizes
 
 

@@ -70,8 +70,8 @@ def test_a_device_knows_its_memory() -> None:
     [
         ("(address & 15) == 0", "true", "misaligned load of 16 bytes"),
         ("left >= 16", "true", "stored by|outside every allocation"),
-        ("unit - unit_start[stream]) * 16", "unit - unit_start[stream]) * 8", "is stored by threads"),
-        ("i64 left = nbytes[stream]", "i64 left = 1 + nbytes[stream]", "stored by|outside every allocation"),
+        ("at += 512", "at += 256", "is stored by threads"),
+        ("begin + nbytes[stream]", "begin + 1 + nbytes[stream]", "stored by|outside every allocation"),
     ],
 )
 def test_faults_planted_in_a_kernel_are_found(

@@ -18,7 +18,7 @@ from gzarr.gpu.codecs.blosc.framing import frame_of, framed
 from gzarr.gpu.codecs.blosc.parsing import BloscStreams, parse_frames
 from gzarr.gpu.codecs.envelopes import ZLIB_HEADER, ZLIB_TRAILER, stored_adler32, stored_xxh64
 from gzarr.gpu.codecs.refusing import UNFIT, decoded_nbytes, headers_on_host
-from gzarr.gpu.codecs.transfers import as_rows, copy_streams, decode_on_host, decompress, new_rows, rows_as_chunks
+from gzarr.gpu.codecs.transfers import copy_streams, decode_on_host, decompress, new_rows, plain_chunks
 from gzarr.gpu.device.protocol import Device, Table
 from gzarr.gpu.kernels import PLAIN
 from gzarr.gpu.kernels.parts import Shuffles
@@ -85,7 +85,7 @@ def _encoder(step: Step, device: Device) -> Encoder | str:
     name = step.spec.name
 
     def encode(context: BatchContext, batch: Chunks | Encoded) -> Encoded:
-        return framed(context, name, frame, rows_as_chunks(context, as_rows(context, batch)))
+        return framed(context, name, frame, plain_chunks(context, batch))
 
     return encode
 

@@ -145,6 +145,8 @@ def _configuration(step: Step) -> dict[str, Any]:
     return {**defaults, **config, "typesize": itemsize}
 
 
+#: Elements of blocks from which on each bit row has whole words.
+_LEAST_WORDS = 1 << 12
 #: Limits by which c-blosc adjusts configured block sizes if blocks are split: bytes of a block, and of a stream.
 _LEAST_ENLARGED, _MOST_ENLARGED, _MOST_STREAM = 1 << 16, 1 << 20, 1 << 18
 
@@ -158,7 +160,8 @@ def _blocksize(nbytes: int, typesize: int, wanted: int, *, may_split: bool) -> i
             size = min(size, _MOST_STREAM * typesize)
         return max(min(size, nbytes) // typesize, 1) * typesize
     count = -(-nbytes // (STREAM_NBYTES * (typesize if may_split else 1)))
-    unit = 8 * typesize  # bits are shuffled by eight elements
+    # Bits are shuffled by eight elements; rows of whole words, by 32, are stored faster, and the rest is small enough.
+    unit = (32 if nbytes // count >= _LEAST_WORDS * typesize else 8) * typesize
     return nbytes // count // unit * unit or nbytes
 
 
@@ -196,7 +199,7 @@ class _Streams:
 
 
 def framed(context: BatchContext, name: str, frame: Frame, plain: Chunks) -> Encoded:
-    """Encode chunks into frames. name: of the codec, for errors. plain: the contiguous chunks."""
+    """Encode chunks into frames. name: of the codec, for errors. plain: the chunks, which are not shuffled."""
     if not frame.encoder:
         return _assemble(context, frame, plain, _Streams(plain, None, np.zeros((len(plain), 0), np.int64), None))
     return _assemble(context, frame, plain, _compressed(context, name, frame, plain))
