@@ -10,7 +10,7 @@ import typer
 
 import gzarr
 from gzarr.cli.options import NodePath, channel_names, command, misuse, no_array
-from gzarr.cli.stats import Raw, Scale
+from gzarr.cli.stats import Raw, Scale, with_sign
 from gzarr.errors import GzarrError, MetadataError
 from gzarr.errors.escaping import escaped
 
@@ -136,6 +136,7 @@ def _pixels(array: gzarr.Array, folder: str, size: int, at: str | None, *, raw: 
         slice(None) if in_color and axis == array.ndim - 1 else slice(None, None, step)
         for axis in range(first, array.ndim)
     )
+    array = array if raw else with_sign(array)
     values: NDArray[Any] = array[(*cut, *seen)]
     missing = None if raw or in_color else missing_by_convention(None, array)
     if missing is not None:

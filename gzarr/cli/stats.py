@@ -30,6 +30,7 @@ from gzarr.cli.options import (
 )
 from gzarr.display.progress import in_terminal
 from gzarr.errors.escaping import escaped
+from gzarr.metadata.conventions import UNSIGNED
 
 #: Columns of the longest bar.
 _BAR = 50
@@ -64,6 +65,13 @@ class Scale(NamedTuple):
         return element if (self.factor, self.offset) == (1, 0) else element * self.factor + self.offset
 
 
+def with_sign(array: Any) -> Any:
+    """An array as integers with a sign, or without one, as netCDF's attribute ``_Unsigned`` says."""
+    said = str(array.attrs.get(UNSIGNED, "")).lower(), array.dtype.kind
+    kind = {("true", "i"): "u", ("false", "u"): "i"}.get(said)
+    return array if kind is None else array.view(dtype=array.dtype.str.replace(array.dtype.kind, kind))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsOptions:
     """The options of both commands."""
@@ -81,7 +89,7 @@ class StatsOptions:
     def opened(self, path: str) -> tuple[Any, Scale]:
         """The array, and what makes values of its elements."""
         array = open_array(path, self.device or "cpu")
-        return array, Scale() if self.raw else Scale.of(array)
+        return (array, Scale()) if self.raw else (with_sign(array), Scale.of(array))
 
     def stats(self, array: Any, *of: Any) -> Any:
         """The statistics of an array."""

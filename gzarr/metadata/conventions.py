@@ -38,6 +38,8 @@ UNREADABLE = "not_read_in_place"
 UNLIMITED = "_nc_unlimited_dims"
 #: What xarray also takes for missing data, in both formats, and the only way to say it of text in v3.
 _MISSING = "missing_value"
+#: How netCDF says that signed integers mean unsigned ones ("true"), or the other way round ("false").
+UNSIGNED = "_Unsigned"
 _SPECIAL = (ATTRIBUTE, MASK, _MISSING)
 _RECORD = "gzarr_copied_from"
 
@@ -266,6 +268,7 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
     if dtype.kind not in "iuf" or meta.data_type.variable:
         nodata = nodata_of(meta)
         return MissingData(() if nodata is None else (nodata,))
+    wrapped = UNSIGNED in attributes and dtype.kind in "iu"
     given = [attributes.get(NODATA), *_listed(attributes.get(_MISSING))]
     with suppress(ValueError, TypeError):
         given += [value for value in (decode_mask(one, dtype) for one in _listed(attributes.get(MASK))) if value]
@@ -273,18 +276,24 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
         given.append(meta.fill_value)
     low, high = (*_listed(attributes.get("valid_range")), None, None)[:2]
     limits = [attributes.get("valid_min", low), attributes.get("valid_max", high)]
-    elements = dict.fromkeys(_as_element(one, meta.data_type) for one in given)
+    elements = dict.fromkeys(_as_element(one, meta.data_type, wrapped=wrapped) for one in given)
     values = tuple(value for value in elements if value is not None and value == value)  # noqa: PLR0124 - NaN
-    return MissingData(values, *(_as_element(one, meta.data_type) for one in limits))
+    return MissingData(values, *(_as_element(one, meta.data_type, wrapped=wrapped) for one in limits))
 
 
 def _listed(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def _as_element(value: Any, data_type: DataType) -> Any:
-    """The element that a number in an attribute is, rounded to the precision of the type; None if it is none."""
+def _as_element(value: Any, data_type: DataType, *, wrapped: bool) -> Any:
+    """The element that a number in an attribute is, rounded to the precision of the type; None if it is none.
+
+    A wrapped one may be of the type with the other sign.
+    """
     with suppress(MetadataError, ValueError, TypeError, OverflowError):
+        bits = 8 * data_type.dtype.itemsize
+        if wrapped and type(value) is int and -1 << bits - 1 <= value < 1 << bits:
+            return np.asarray(value % (1 << bits)).astype(data_type.dtype)[()]
         if isinstance(value, str):
             value = fill_from_json(value, data_type, 3)
         return np.asarray(cast_fill(value, data_type))[()]

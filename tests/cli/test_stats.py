@@ -127,6 +127,10 @@ def test_packed_data_are_unpacked_and_missing_ones_left_out(path: str, capsys: p
     assert json.loads(capsys.readouterr().out)["min"] == -1
     assert main(["histogram", path, "--bins", "2", "--range", "8,9", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"counts": [1, 1], "edges": [8.0, 8.5, 9.0]}
+    gzarr.create_array(path, data=np.array([-1, -2, 4], "i2"), overwrite=True)
+    gzarr.open_array(path).attrs.update(_Unsigned="true", _FillValue=-1, valid_range=[0, -2])
+    assert main(["stats", path]) == 0
+    assert "Missing            : 1\nMinimum            : 4\nMaximum            : 65534" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["stats", "histogram"])
