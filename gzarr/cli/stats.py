@@ -30,7 +30,6 @@ from gzarr.cli.options import (
 )
 from gzarr.display.progress import in_terminal
 from gzarr.errors.escaping import escaped
-from gzarr.metadata.conventions import UNSIGNED
 
 #: Columns of the longest bar.
 _BAR = 50
@@ -67,6 +66,8 @@ class Scale(NamedTuple):
 
 def with_sign(array: Any) -> Any:
     """An array as integers with a sign, or without one, as netCDF's attribute ``_Unsigned`` says."""
+    from gzarr.metadata.conventions import UNSIGNED  # with NumPy, which the help does without
+
     said = str(array.attrs.get(UNSIGNED, "")).lower(), array.dtype.kind
     kind = {("true", "i"): "u", ("false", "u"): "i"}.get(said)
     return array if kind is None else array.view(dtype=array.dtype.str.replace(array.dtype.kind, kind))
