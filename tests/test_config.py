@@ -1,14 +1,13 @@
 """Settings: defaults, the environment over them, `config.set` over both."""
 
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.config import DEFAULTS, Config
+from tests.support.processes import run_python
 
 
 @pytest.fixture(autouse=True)
@@ -86,9 +85,7 @@ def test_environment(monkeypatch, name, text, key, value):
 
 def test_environment_in_a_new_process(monkeypatch):
     monkeypatch.setenv("GZARR_DEFAULT_ZARR_FORMAT", "2")
-    code = "import gzarr; print(gzarr.zeros(3).zarr_format)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "2\n"
+    assert run_python("import gzarr; print(gzarr.zeros(3).zarr_format)") == "2\n"
 
 
 @pytest.mark.parametrize(

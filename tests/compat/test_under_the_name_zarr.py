@@ -1,9 +1,10 @@
 """gzarr in the place of zarr: names, versions, and packages that import zarr. Each in a process of its own."""
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.support.processes import output_of
 
 ALONE = """
 import importlib.metadata
@@ -126,10 +127,7 @@ for version in 2, 3:
 
 
 def run(code: str, folder: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    output_of([sys.executable, "-W", "ignore", "-c", code], cwd=folder)
 
 
 CODES = {

@@ -26,6 +26,7 @@ from gzarr.cpu import threads as cpu_threads
 from gzarr.storage import LocalStore, MemoryStore, Request, Store, locks
 from gzarr.storage.capabilities import Versions
 from gzarr.storage.wrappers import ForwardedVersions
+from tests.support.processes import run_python
 
 N_THREADS = 16
 
@@ -393,9 +394,7 @@ with config.set({"threading.max_workers": 8}):
 assert (array[...] == model).all()
 print(interrupted)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 50
+    assert int(run_python(code)) > 50
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -2,10 +2,7 @@
 
 import datetime as dt
 import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import h5py
 import netCDF4
@@ -17,8 +14,8 @@ import gzarr
 from gzarr import convert
 from gzarr.errors import CopyError, MetadataError
 from gzarr.storage import MemoryStore
+from tests.support.processes import run_python
 
-ROOT = Path(__file__).parents[2]
 FORMATS = ["NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"]
 
 
@@ -259,12 +256,9 @@ FULL_DISK = """
 @pytest.mark.parametrize(("function", "reason"), [("to_hdf5", "File too large"), ("to_netcdf", "HDF error")])
 def test_a_file_that_cannot_grow_leaves_nothing_and_the_process_lives(tmp_path, function, reason):
     """HDF5 crashes the process at its end if it could not write a file: here it does not."""
-    command = [sys.executable, "-c", textwrap.dedent(FULL_DISK), function, str(tmp_path / "a.out")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert reason in done.stdout
-    assert "no file was made" in done.stdout
+    said = run_python(textwrap.dedent(FULL_DISK), args=[function, tmp_path / "a.out"])
+    assert reason in said
+    assert "no file was made" in said
     assert list(tmp_path.iterdir()) == []
 
 

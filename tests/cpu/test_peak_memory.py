@@ -1,7 +1,6 @@
 """What a read on the CPU allocates: its result, and a batch and a chunk or two a thread, of which little is kept."""
 
 import os
-import subprocess
 import sys
 import threading
 import tracemalloc
@@ -17,6 +16,7 @@ from gzarr.cpu.backend import BATCH_NBYTES
 from gzarr.cpu.compiled import library
 from gzarr.cpu.scratch import _spare, lent_scratch
 from gzarr.storage import LocalStore
+from tests.support.processes import run_python
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (512, 8192)), axis=0).astype("i4")  # 16 MiB
 CHUNKS = (8, 8192)  # 256 KiB
@@ -102,14 +102,7 @@ def test_a_second_read_allocates_its_result_and_little_more(tmp_path, chain) -> 
 def test_the_first_write_of_large_chunks_touches_few_pages(tmp_path, cname, limit_nbytes) -> None:
     if library.loop() is None:
         pytest.skip(f"the compiled loop is {library.status()}")
-    done = subprocess.run(
-        [sys.executable, "-c", FIRST_WRITE, str(tmp_path), cname],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert int(done.stdout) <= limit_nbytes
+    assert int(run_python(FIRST_WRITE, args=[tmp_path, cname])) <= limit_nbytes
 
 
 def test_threads_leave_scratch_memory_for_as_many_as_decode_at_once() -> None:

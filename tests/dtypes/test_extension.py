@@ -1,12 +1,10 @@
 """Data types of ml_dtypes: their names, when they are imported, and what is said without them."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from gzarr.dtypes import DataType, from_v2, from_v3, parse_dtype, to_v2, to_v3
+from tests.support.processes import run_python
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
@@ -36,12 +34,8 @@ def test_ml_complex_types_have_other_names_in_zarr(name, theirs):
     assert to_v3(expected) == to_v2(expected) == name
 
 
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-
-
 def test_ml_types_are_imported_only_when_named():
-    out = run(
+    out = run_python(
         "import sys; from gzarr.dtypes import from_v3, parse_dtype\n"
         "parse_dtype('i4'); from_v3('float32'); print('ml_dtypes' in sys.modules)\n"
         "print(parse_dtype('bfloat16').dtype.itemsize, 'ml_dtypes' in sys.modules)"
@@ -51,7 +45,7 @@ def test_ml_types_are_imported_only_when_named():
 
 @pytest.mark.parametrize("function", ["parse_dtype", "from_v2", "from_v3"])
 def test_without_ml_dtypes_the_error_names_the_extra(function):
-    out = run(
+    out = run_python(
         "import sys; sys.modules['ml_dtypes'] = None\n"
         "import gzarr.dtypes; from gzarr.errors import MissingExtraError\n"
         f"try: gzarr.dtypes.{function}('bfloat16')\n"

@@ -1,7 +1,6 @@
 """The short examples run, and check what they read."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +10,12 @@ import numpy as np
 import pytest
 
 import gzarr
-
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT, output_of
 
 
 def run(*args: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *args]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of([sys.executable, *args], cwd=ROOT, env=environment)
 
 
 def test_image_windows() -> None:

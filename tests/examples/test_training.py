@@ -2,14 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT, output_of
 
 
 @pytest.mark.parametrize("library", ["jax", "torch", "accelerate", "ray"])
@@ -20,14 +18,12 @@ def test_a_network_learns(library: str) -> None:
     launch = ["accelerate.commands.launch", "--cpu", "--num_processes=2", "-m"] if library == "accelerate" else []
     command = [sys.executable, "-m", *launch, f"examples.training.with_{library}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    losses = [
-        float(loss) for _, loss in dict.fromkeys(re.findall(r"(epoch \d): loss (\S+)", done.stdout))
-    ]  # Ray may say it twice
+    said = output_of(command, cwd=ROOT, env=environment)
+    once = dict.fromkeys(re.findall(r"(epoch \d): loss (\S+)", said))  # Ray may say it twice
+    losses = [float(loss) for _, loss in once]
     assert len(losses) == 4
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < 0.3 * losses[0]
-    accuracy = re.search(r"accuracy (\S+)", done.stdout)
+    accuracy = re.search(r"accuracy (\S+)", said)
     assert accuracy is not None
     assert float(accuracy[1]) > 0.8

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, output_of
 
 #: Fills a store with objects until that fails, then reads it, deletes, and writes again.
 FILL = """
@@ -49,17 +49,8 @@ def run_on_small_disk(code: str, path: Path) -> list[str]:
         pytest.skip("this user may not mount a file system (unshare -rm)")
     (path / "disk").mkdir()
     mount = 'mount -t tmpfs -o size=2m tmpfs disk && head -c 131072 /dev/zero > disk/filler && exec "$@"'
-    done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, "-c", code],
-        check=False,
-        cwd=path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    return done.stdout.splitlines()
+    command = ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, "-c", code]
+    return output_of(command, cwd=path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60).splitlines()
 
 
 def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path) -> None:

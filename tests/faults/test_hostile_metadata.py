@@ -5,7 +5,6 @@ Each runs in a process of its own whose memory is limited, so that a document th
 
 import json
 import re
-import subprocess
 import sys
 import tracemalloc
 
@@ -14,6 +13,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import MetadataError
+from tests.support.processes import output_of
 
 
 def document(**fields):
@@ -143,16 +143,8 @@ def deep(depth):
 def test_in_limited_memory(fields, expected):
     pytest.importorskip("resource", reason="memory can be limited on Unix only")
     store = {key: value.decode() for key, value in document(**fields).items()}
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED],
-        input=json.dumps(store),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert re.match(expected, done.stdout), done.stdout
+    said = output_of([sys.executable, "-c", LIMITED], input=json.dumps(store), timeout=60)
+    assert re.match(expected, said), said
 
 
 # -- nested deep -------------------------------------------------------------------------------------------------

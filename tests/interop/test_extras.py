@@ -1,9 +1,8 @@
 """Without the library that a bridge needs, importing it says which extra brings it; gzarr itself needs neither."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.support.processes import run_python
 
 
 @pytest.mark.parametrize("library", ["dask", "xarray", "torch", "jax", "zarr"])
@@ -14,8 +13,7 @@ def test_a_missing_library_is_named_with_its_extra(library):
         f"try:\n    import gzarr.interop.{library}\n"
         "except gzarr.errors.MissingExtraError as error:\n    print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert f"pip install 'gzarr[{library}]'" in done.stdout
+    assert f"pip install 'gzarr[{library}]'" in run_python(code)
 
 
 def test_bridges_are_imported_where_they_are_first_used():
@@ -23,5 +21,4 @@ def test_bridges_are_imported_where_they_are_first_used():
         "import sys, gzarr; print(sorted({'dask', 'xarray', 'pandas', 'torch', 'jax'} & set(sys.modules)))\n"
         "print(gzarr.interop.dask.__name__, hasattr(gzarr.interop, 'numpy'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["[]", "gzarr.interop.dask", "False"]
+    assert run_python(code).split() == ["[]", "gzarr.interop.dask", "False"]

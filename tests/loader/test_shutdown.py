@@ -27,18 +27,12 @@ def new_loader(**keywords):
 """
 
 
-def run(code, *, rc=0, timeout_s=30):
+def run(code):
     """Run a program. Returns: what it printed."""
-    program = PRELUDE + textwrap.dedent(code)
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert ended.returncode == rc, ended.stderr
-    assert "Traceback" not in ended.stderr or rc != 0, ended.stderr
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PRELUDE + textwrap.dedent(code)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
     return ended.stdout.split()
 
 

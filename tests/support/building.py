@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT, output_of
+
 _FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 _NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.so")
 NO_COMPILERS = {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
@@ -34,9 +34,6 @@ def build(kind: str, sources: Path, target: Path, **environment: str) -> Path:
     target.mkdir(exist_ok=True)
     code = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
     command = [sys.executable, "-c", code, str(target)]
-    done = subprocess.run(
-        command, cwd=sources, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of(command, cwd=sources, env={**os.environ, **environment})
     (path,) = target.iterdir()
     return path

@@ -4,18 +4,25 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
 
-def run_python(code: str, environment: Mapping[str, str] | None = None) -> str:
+def output_of(command: Sequence[object], **options: Any) -> str:
+    """What a command prints, which must succeed. The options are those of `subprocess.run`."""
+    options = {"timeout": 300} | options
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, (done.returncode, done.stderr, done.stdout)
+    return str(done.stdout)
+
+
+def run_python(code: str, environment: Mapping[str, str] | None = None, args: Sequence[object] = ()) -> str:
     """What the code prints; the environment may extend PYTHONPATH."""
     env = os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {})
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.returncode, done.stderr, done.stdout)
-    return done.stdout
+    return output_of([sys.executable, "-c", code, *args], env=env)
 
 
 def forked(*tasks: Callable[[], object]) -> list[int]:

@@ -16,8 +16,8 @@ from benchmarks.loader.contestant import Batch, Contestant
 from benchmarks.loader.data import SMALL, Cache, datasets
 from benchmarks.loader.report import document, plot
 from benchmarks.loader.worker import Worker
+from tests.support.processes import ROOT, output_of
 
-ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
 TENSORSTORE = "benchmarks.loader.drivers_tensorstore:TensorStore"
 GZARR = "benchmarks.loader.drivers_gzarr:Gzarr"
@@ -126,6 +126,4 @@ def test_the_documentation_shows_what_was_measured() -> None:
 
 def test_images_of_unequal_shape_are_checked_and_timed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.loader.more", "--small", "--only", "images", "--cache", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"gzarr \| [\d,]+ \|", done.stdout)
+    assert re.search(r"gzarr \| [\d,]+ \|", output_of(command, cwd=ROOT, timeout=TIMEOUT_S))

@@ -26,8 +26,8 @@ from gzarr.gpu.device.nvcomp_tables import (
     compress_options,
     decompress_temp_nbytes,
 )
+from tests.support.processes import ROOT, output_of, run_python
 
-ROOT = Path(__file__).parents[3]
 NAMES = sorted(CODECS)
 STATUSES = [0, *range(10, 25), 1000, 10000]
 
@@ -333,8 +333,7 @@ def load_with(*folders: Path) -> str:
     """What `load` says when only these folders are added to a bare interpreter's path."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "PYTHON"))}
     command = [sys.executable, "-I", "-S", "-c", _BARE, str(ROOT), *map(str, folders)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    return done.stdout
+    return output_of(command, env=env)
 
 
 def stand_in(folder: Path, version: int, name: str = "libnvcomp.so.6") -> Path:
@@ -399,5 +398,4 @@ def test_neither_the_tables_nor_the_binding_load_the_library() -> None:
     )
     if not Path("/proc/self/maps").exists():
         pytest.skip("no /proc/self/maps to look into")
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    assert run_python(code).split() == ["False", "False"]

@@ -19,6 +19,7 @@ import gzarr.images
 from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.driver import driver
+from tests.support.processes import output_of
 
 DATA = np.random.default_rng(0).integers(0, 1000, (96, 80)).astype("i4")
 SECONDS = 4
@@ -187,10 +188,8 @@ except gzarr.DeviceError as error:
     ("visible", "uuid"), [("0", "0101"), ("1", "0202"), ("GPU-0202", "0202"), ("MIG-0101", "0101")]
 )
 def test_a_process_sees_the_devices_that_are_visible(visible: str, uuid: str) -> None:
-    env = os.environ | {"CUDA_VISIBLE_DEVICES": visible}
-    done = subprocess.run([sys.executable, "-c", ONE], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    device, uuids, error = json.loads(done.stdout.splitlines()[-1])
+    said = output_of([sys.executable, "-c", ONE], env=os.environ | {"CUDA_VISIBLE_DEVICES": visible})
+    device, uuids, error = json.loads(said.splitlines()[-1])
     assert (device, uuids) == ("cuda:0", ["0202" if visible in ("1", "GPU-0202") else "0101"])
     assert "there is one device, cuda:0" in error
 

@@ -1,7 +1,6 @@
 """The driver made of software notices what a device would do wrong, or might do later than a program expects."""
 
 import ctypes
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.driver import driver
+from tests.support.processes import output_of
 
 cupy: Any = pytest.importorskip("cupy")
 
@@ -171,5 +171,4 @@ def test_functions_that_are_missing_say_so() -> None:
 
 def test_processes_that_are_started_run_on_it_too() -> None:
     code = "import cupy; print(int(cupy.arange(10).sum()), cupy.cuda.runtime.getDeviceCount())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["45", "2"]
+    assert output_of([sys.executable, "-c", code]).split() == ["45", "2"]

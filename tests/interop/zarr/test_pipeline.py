@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numcodecs
 import numpy as np
 import pytest
+
+from tests.support.processes import run_python
 
 pytest.importorskip("zarr", minversion="3.1")
 import zarr
@@ -414,8 +414,7 @@ def test_pickled_arrays_keep_the_pipeline(tmp_path):
 
 def test_zarr_loads_the_class_without_the_rest_of_gzarr():
     code = "import sys, gzarr.interop.zarr; print({'gzarr.chunk_io', 'gzarr.devices'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert run_python(code).strip() == "set()"
 
 
 def test_install_refuses_devices_that_it_does_not_know():
