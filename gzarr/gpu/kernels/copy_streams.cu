@@ -8,7 +8,7 @@
 // of aligned words: 24 bytes are loaded for 16, the rest from L1.
 #include "unit.cuh"
 
-extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 6)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
     copy_streams(i64 n_streams, const u64 *src, const u64 *dst, const i64 *nbytes, const i64 *unit_start) {
     if (n_streams == 0) return;
     i64 total = unit_start[n_streams] * 16;
