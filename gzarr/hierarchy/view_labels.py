@@ -74,10 +74,16 @@ def _between(coordinates: np.ndarray[Any, Any], label: slice, dtype: Any) -> Any
 
 
 def _index_of(coordinates: np.ndarray[Any, Any], label: Any, method: str | None) -> int | None:
-    """The index of the first coordinate that is equal, or of the nearest one; None if there is none."""
+    """The index of the first coordinate that is equal, or of the nearest one; None if there is none.
+
+    Of two that are equally near, it is the greater one, as in Xarray.
+    """
     equal = np.flatnonzero(coordinates == label)
     if equal.size or method is None:
         return int(equal[0]) if equal.size else None
     distance = np.maximum(coordinates, label) - np.minimum(coordinates, label)  # which has no sign to lose
     valid = np.flatnonzero(~np.isnan(distance))  # NaN and NaT are near nothing
-    return int(valid[distance[valid].argmin()]) if valid.size else None
+    if not valid.size:
+        return None
+    nearest = valid[distance[valid] == distance[valid].min()]
+    return int(nearest[coordinates[nearest].argmax()])

@@ -299,6 +299,10 @@ def _as_array(item: Any) -> Any:
 def _axis_indices(item: Any, extent: int, axis: int) -> Indices:
     array = _as_array(item)
     if array.ndim != 1:
+        if array.dtype == np.bool_:
+            raise SelectionError(
+                f"a mask must have the shape of the array, or length {extent} on axis {axis}; got {array.shape}"
+            )
         raise SelectionError(f"an orthogonal selection takes one-dimensional lists, got {array.ndim} on axis {axis}")
     if array.dtype == np.bool_:
         if array.size != extent:

@@ -98,6 +98,8 @@ def _folder(store: Store, path: str, *, nodes_below: bool) -> str | None:
     objects, children = ([name for name in names if not _is_of_system(name)] for names in (objects, children))
     if "attributes.json" in objects and store.zarr_format is None:
         return "a folder with 'attributes.json' is there, perhaps N5; open that with N5Store"
+    if "snapshots" in children and store.zarr_format is None:
+        return "a folder with 'snapshots' is there, perhaps of Icechunk; open that as 'icechunk://' and its path"
     foreign = next(iter(objects), None) or next(
         (name for name in children if not DOCUMENTS & set(store.list_dir(join_path(path, name))[0])), None
     )

@@ -298,6 +298,7 @@ def files_in(folder):
         ("other/notes.txt", b"keep me", "which holds 'notes.txt'; choose another path"),
         ("other/c/0", bytes(24), "which holds 'c'"),  # chunks without an array
         ("other/attributes.json", b'{"n5": "2.0.0"}', "perhaps N5; open that with N5Store"),
+        ("other/snapshots/A", b"", "perhaps of Icechunk; open that as 'icechunk://'"),
         ("other", b"text", "other' is a file of no format that gzarr reads; choose another path"),
         ("other", b"\x89PNG", "an image: convert it with"),
         ("other", b"PK\x03\x04", r"an archive: open it by a name that ends in \.zip"),

@@ -57,6 +57,7 @@ TIMES = np.array(["2020-01-01", "NaT", "2020-01-05"], "M8[D]")
     [
         ([1, np.nan, 3], None, 3.0, 2),
         ([1, np.nan, 3], "nearest", 2.9, 2),
+        ([5, 3, 1], "nearest", 2, 1),
         (TIMES, "nearest", "2020-01-04T23", 2),
         (TIMES, None, slice("2020-01-01T23", None), [2]),
         (np.array([10, 200, 250], "u1"), "nearest", np.uint8(12), 0),

@@ -160,7 +160,7 @@ TOO_MANY = "too many indices: the array has 3 dimensions, got 4"
         ((slice(None), [[0, 1]]), "one-dimensional lists, got 2 on axis 1"),
         (([0, 1], [0, 1, 2], 0), r"do not broadcast together: \(2,\), \(3,\), \(\)"),
         (([0], [0], [4]), "index 4 is out of bounds for axis 2 with size 4"),
-        (np.ones((2, 2), bool), "one-dimensional lists, got 2 on axis 0"),
+        (np.ones((2, 2), bool), r"a mask must have the shape of the array.*got \(2, 2\)"),
         (np.array([0, 2**64 - 1], "u8"), "index 18446744073709551615 is out of bounds for axis 0 with size 6"),
         (([0], [0], np.array([2**64 - 1], "u8")), "index 18446744073709551615 is out of bounds for axis 2"),
         (np.array([0, 255], "u1"), "index 255 is out of bounds for axis 0 with size 6"),
