@@ -11,6 +11,7 @@ import pytest
 from gzarr.concurrency import Pool, new_lock
 from gzarr.loader.batches import BatchItem, BatchIterator, Handover
 from gzarr.loader.stats import Meter
+from tests.support.threads import side_by_side
 
 METER = Meter(0, 0)
 
@@ -151,11 +152,7 @@ def test_an_interrupt_between_any_two_steps_loses_no_batch():
 
 def test_threads_that_share_an_iteration_take_each_batch_once():
     batches, got = Counting(500).batches(), []
-    threads = [threading.Thread(target=lambda: got.extend(batches)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    side_by_side(lambda _: got.extend(batches), range(4))
     assert sorted(got) == list(range(500))
 
 

@@ -8,7 +8,6 @@ import random
 import resource
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from gzarr.loader import node, node_memory
 from gzarr.loader.shared_feeds import SharedFeed
 from gzarr.loader.stats import Meter
 from gzarr.tensors import to_host
+from tests.support.threads import side_by_side
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memfd_create and /proc are Linux's")
 RNG = np.random.default_rng(0)
@@ -61,24 +61,7 @@ CASES = {
 
 def iterate(loaders, epochs=2):
     """The digests of all batches, each loader on a thread of its own."""
-    found, errors = [[] for _ in loaders], []
-
-    def run(number, loader):
-        try:
-            for _ in range(epochs):
-                found[number] += [digest(batch) for batch in loader]
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=item) for item in enumerate(loaders)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    for error in errors:
-        raise error
-    return found
+    return side_by_side(lambda loader: [digest(batch) for _ in range(epochs) for batch in loader], loaders)
 
 
 def digest(batch):

@@ -2,13 +2,13 @@
 
 import gc
 import pickle
-import threading
 import tracemalloc
 
 import numpy as np
 import pytest
 
 import gzarr
+from tests.support.threads import side_by_side
 
 DATA = np.random.default_rng(0).integers(0, 99, (300, 16, 16)).astype("i4")
 
@@ -90,18 +90,8 @@ def test_the_parts_of_a_split_share_memory():
 
 def test_two_threads_wait_for_each_other():
     train = make()
-    loaders, found = [train, make(train, seed=1)], [[], []]
-
-    def run(which):
-        for _ in range(2):
-            found[which] += [int(batch.sum()) for batch in loaders[which]]
-
-    threads = [threading.Thread(target=run, args=(which,)) for which in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
+    loaders = [train, make(train, seed=1)]
+    found = side_by_side(lambda loader: [int(batch.sum()) for _ in range(2) for batch in loader], loaders)
     assert [sum(sums) for sums in found] == [2 * int(DATA.sum())] * 2
 
 

@@ -1,13 +1,12 @@
 """Counts of what crosses between host and device, for tests of users' code, on the emulated device."""
 
-import threading
-
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.profiling.transfers import inside, notify
 from gzarr.testing import transfers
+from tests.support.threads import side_by_side
 
 VALUES = np.arange(64.0).reshape(8, 8)
 
@@ -87,11 +86,7 @@ def test_the_cpu_has_no_traffic() -> None:
 
 def test_transfers_of_all_threads_are_counted() -> None:
     with transfers() as t:
-        threads = [threading.Thread(target=notify, args=("to_host", 1)) for _ in range(9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        side_by_side(lambda _: notify("to_host", 1), range(9))
     assert t.to_host.nbytes == 9
 
 

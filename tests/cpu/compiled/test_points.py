@@ -14,6 +14,7 @@ from gzarr.config import config
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.points import make_point_batches
 from gzarr.indexing.plan import PointPlan
+from tests.support.threads import side_by_side
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -69,14 +70,7 @@ def test_threads_sort_points_together(n: int, n_blocks: int, length: int, granul
     axes = np.array([[700, length, length, 8 * length], [700, length, length, 8]])
     order, places, starts, rows = np.empty(n, "i8"), np.empty(n, "i8"), np.empty(n + 1, "i8"), np.empty((n, 2), "i8")
     sort, into = library.extension().begin_sort(axes, n, n_blocks, granule_bits, 3), (order, places, starts, rows)
-    found = list[int]()
-    threads = [
-        Thread(target=lambda: found.append(library.extension().sort_points(sort, coords, *into))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = side_by_side(lambda _: library.extension().sort_points(sort, coords, *into), range(4))
     chunks = np.stack([column // length for column in coords], axis=1)
     place = 3 + 8 * ((coords[0] % length) * length + coords[1] % length)
     keys = np.stack([*chunks.T, place >> 15 if granule_bits else 0 * place])

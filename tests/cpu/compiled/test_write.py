@@ -1,6 +1,5 @@
 """The compiled loop writes the bytes that the reference path writes; whatever fails, nothing is lost."""
 
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from gzarr.storage import LocalStore, MemoryStore
 from gzarr.storage.base import Buffer, token_of
 from tests.cpu.compiled.looping import CHAINS, CHUNK, SHAPE, Watched, both_ways, files, needs_loop, stored, values
 from tests.properties.cases import same
+from tests.support.threads import side_by_side
 
 pytestmark = [needs_loop, pytest.mark.usefixtures("few_chunks_are_enough")]
 
@@ -310,22 +310,13 @@ def test_a_file_has_its_version_before_it_can_be_seen(tmp_path: Path, monkeypatc
 def test_writers_that_empty_and_fill_the_same_directories(tmp_path: Path) -> None:
     """One thread's last chunk of a directory goes, and the directory with it, while another one's comes."""
     array = gzarr.create_array(tmp_path, shape=(4, 8), chunks=(1, 1), dtype="i4")
-    failures: list[BaseException] = []
 
     def write(columns: slice) -> None:
-        try:
-            for i in range(60):
-                array[:, columns] = i % 2
-            array[:, columns] = 3
-        except BaseException as error:  # noqa: BLE001 - looked at below
-            failures.append(error)
+        for i in range(60):
+            array[:, columns] = i % 2
+        array[:, columns] = 3
 
-    threads = [threading.Thread(target=write, args=(slice(2 * i, 2 * i + 2),)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    side_by_side(write, [slice(2 * i, 2 * i + 2) for i in range(4)])
     same(array[...], np.full((4, 8), 3, "i4"))
 
 

@@ -26,6 +26,7 @@ from tests.gpu.driver import driver
 from tests.gpu.hardware.opening import cuda_backend, on_cuda, pipeline_slot_of
 from tests.gpu.hardware.test_hardware_codecs import bare_deflate
 from tests.gpu.hardware.test_hardware_device import pool_of
+from tests.support.threads import side_by_side
 
 DATA = np.random.default_rng(0).integers(0, 1000, (53, 41)).astype("i4")
 
@@ -60,11 +61,7 @@ def test_threads_that_launch_at_once_compile_one_module_for_each_device(cuda, mo
         with pipeline_slot_of(device):
             device.launch("copy_streams", 1, (0, *[device.upload(np.zeros(8, np.uint64))] * 4))
 
-    threads = [threading.Thread(target=launch, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    side_by_side(launch, range(6))
     assert set(compiled) == {0, 1}
 
 

@@ -1,6 +1,5 @@
 """What only a CUDA device can show: caps that hold, no leaks, streams in order, nvCOMP's codecs there and back."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device import nvcomp, nvcomp_tables
 from gzarr.gpu.reading.select import find_missing_kvikio
 from tests.gpu.hardware.opening import cuda_backend, on_cuda
+from tests.support.threads import side_by_side
 
 pytestmark = pytest.mark.gpu
 
@@ -86,21 +86,12 @@ def test_results_are_ordered_on_the_callers_stream(cuda: Any) -> None:
 
 def test_threads_read_at_once(cuda: Any) -> None:
     array = on_cuda(stored_as("zstd"), cuda)
-    wrong: list[Any] = []
 
     def read(number: int) -> None:
-        try:
-            good = [np.array_equal(array[number::3].get(), DATA[number::3]) for _ in range(10)]
-            wrong.extend(number for is_good in good if not is_good)
-        except BaseException as error:  # noqa: BLE001 - told to the test
-            wrong.append(error)
+        for _ in range(10):
+            np.testing.assert_array_equal(array[number::3].get(), DATA[number::3])
 
-    threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert wrong == []
+    side_by_side(read, range(4))
 
 
 def test_results_may_be_larger_than_a_batch(cuda: Any) -> None:

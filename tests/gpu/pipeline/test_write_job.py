@@ -23,6 +23,7 @@ from gzarr.gpu.pipeline.write_job import DeviceWrite
 from gzarr.storage import LocalStore, MemoryStore
 from tests.cpu.compiled.looping import files
 from tests.gpu.counted import CountingDevice, on_device
+from tests.support.threads import side_by_side
 
 pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled loop is {library.status()}")
 
@@ -262,11 +263,7 @@ def test_writers_beside_each_other_lose_nothing(tmp_path: Path, device: Counting
             for n in range(1, 6):
                 array[key] = on_device(np.full((50, 80), n, "i4"))
 
-        threads = [threading.Thread(target=write, args=(key,)) for key in keys]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
+        side_by_side(write, keys)
         assert (array.to("cpu")[...] == 5).all()
 
 
