@@ -74,11 +74,10 @@ def quicklook(
     node = gzarr.open(path, mode="r", device="cpu")
     place = Path(f"{node.basename or Path(path.rstrip('/')).stem or 'array'}.png") if out is None else out
     if isinstance(node, gzarr.Group):
-        if not {"ome", "multiscales"} & set(node.attrs):
-            raise no_array(path, node)
+        image_of_group = _opened_image(path, node)
         if raw:
             raise misuse("an OME-Zarr image has no --raw; name one of its levels", "--raw")
-        place.write_bytes(_image(path, size, at, channels))
+        place.write_bytes(_image(image_of_group, size, at, channels))
     else:
         if channels is not None:
             raise misuse(f"{path!r} is an array, no OME-Zarr image; cut axes by --at", "--channels")
@@ -87,16 +86,25 @@ def quicklook(
     print(f"wrote {escaped(place)}")
 
 
-def _image(path: str, size: int, at: str | None, channels: str | None) -> bytes:
+def _opened_image(path: str, group: gzarr.Group) -> Any:
+    """The image that a group is, or the pyramid of a TIFF file. Raises ArrayNotFoundError, MetadataError."""
+    from gzarr.images import open_image
+
+    try:
+        return open_image(path, "r", device="cpu")
+    except MetadataError as error:
+        if {"ome", "multiscales"} & set(group.attrs):
+            raise
+        raise no_array(path, group) from error
+
+
+def _image(image: Any, size: int, at: str | None, channels: str | None) -> bytes:
     """A plane of an OME-Zarr image in the colours of its channels, as PNG. Raises BadParameter."""
     import io
     import re
 
     from PIL import Image
 
-    from gzarr.images import open_image
-
-    image = open_image(path, "r", device="cpu")
     position: dict[str, float] = {}
     for part in at.split(",") if at else ():
         name, _, index = part.partition("=")

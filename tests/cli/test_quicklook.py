@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image as Picture
 
 import gzarr
@@ -121,8 +122,13 @@ def test_any_numbers_can_be_drawn(tmp_path: Path, value: float) -> None:
 def test_images_are_drawn_as_images_and_groups_are_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     create_image(tmp_path / "i.zarr", RAMP.astype("u2"), levels=1)
     assert main(["quicklook", str(tmp_path / "i.zarr"), str(tmp_path / "i.png"), "--size", "30"]) == 0
-    with Picture.open(tmp_path / "i.png") as picture:
-        assert picture.size == (30, 20)
+    with tifffile.TiffWriter(tmp_path / "t.tif") as file:
+        file.write(np.zeros((20, 30, 3), "u1"), subifds=1, photometric="rgb")
+        file.write(np.zeros((10, 15, 3), "u1"), subfiletype=1, photometric="rgb")
+    assert main(["quicklook", str(tmp_path / "t.tif"), str(tmp_path / "t.png"), "--size", "30"]) == 0
+    for name in ("i.png", "t.png"):
+        with Picture.open(tmp_path / name) as picture:
+            assert picture.size == (30, 20)
     create_image(tmp_path / "c.zarr", np.stack([RAMP, 0 * RAMP])[None].astype("u2"), axes="tcyx", levels=1)
     options = [str(tmp_path / "c.zarr"), str(tmp_path / "c.png"), "--at", "t=0", "--channels"]
     for channel, is_dark in (("0", False), ("1", True)):
