@@ -261,7 +261,8 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
 
     ``nodata``, ``_FillValue``, ``missing_value``, ``valid_range``, ``valid_min`` and ``valid_max``; for Zarr v2, where
     xarray keeps ``_FillValue`` as the fill value, also the fill value of an array with names of axes. A ``_FillValue``
-    of zero does not count: arrays of v2 in which nothing is missing have it, and so have their copies in v3.
+    of zero does not count: arrays of v2 in which nothing is missing have it, and so have their copies in v3. Limits of
+    packed integers that are floats, as ``scale_factor`` and ``add_offset``, are of what is unpacked.
     Source: CF conventions 1.11, section 2.5.1; NetCDF Users Guide, "Attribute Conventions".
     """
     dtype, attributes = meta.data_type.dtype, meta.attributes
@@ -276,9 +277,26 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
         given.append(meta.fill_value)
     low, high = (*_listed(attributes.get("valid_range")), None, None)[:2]
     limits = [attributes.get("valid_min", low), attributes.get("valid_max", high)]
+    if dtype.kind in "iu":
+        limits = _packed_limits(limits, attributes)
     elements = dict.fromkeys(_as_element(one, meta.data_type, wrapped=wrapped) for one in given)
     values = tuple(value for value in elements if value is not None and value == value)  # noqa: PLR0124 - NaN
     return MissingData(values, *(_as_element(one, meta.data_type, wrapped=wrapped) for one in limits))
+
+
+def _packed_limits(limits: list[Any], attributes: Mapping[str, Any]) -> list[Any]:
+    """Limits as whole numbers; those that are floats are of what integers are unpacked to, if floats unpack them."""
+    scale, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
+    is_packed = isinstance(scale, float) or isinstance(offset, float)
+    with suppress(TypeError, ValueError, OverflowError, ZeroDivisionError):
+        packed = [(n - offset) / scale if is_packed and isinstance(n, float) else n for n in limits]
+        low, high = packed[:: -1 if packed != limits and scale < 0 else 1]
+        # What is unpacked was rounded.
+        return [
+            math.ceil(low - 1e-4) if isinstance(low, float) else low,
+            math.floor(high + 1e-4) if isinstance(high, float) else high,
+        ]
+    return limits
 
 
 def _listed(value: Any) -> list[Any]:
