@@ -17,8 +17,7 @@ def _back_to_defaults():
 
 
 def test_defaults():
-    assert gzarr.config["default_zarr_format"] == 3
-    assert gzarr.config.get("array.order") == "C"
+    assert (gzarr.config["default_zarr_format"], gzarr.config.get("array.order")) == (3, "C")
     assert gzarr.config.get("array.write_empty_chunks") is False
     assert gzarr.config.get("nope", 5) == 5
     assert set(gzarr.config) == set(DEFAULTS)
@@ -32,8 +31,7 @@ def test_set_for_good():
     gzarr.config.set({"default_zarr_format": 2})
     assert gzarr.zeros(3).zarr_format == 2
     gzarr.config["default_zarr_format"] = 3
-    assert gzarr.zeros(3).zarr_format == 3
-    assert gzarr.group().zarr_format == 3
+    assert (gzarr.zeros(3).zarr_format, gzarr.group().zarr_format) == (3, 3)
 
 
 def test_set_for_a_block():

@@ -47,8 +47,7 @@ def test_records_and_what_has_no_class() -> None:
 
 
 def test_scalars_and_errors() -> None:
-    assert own.Int16().default_scalar() == 0
-    assert own.Float32().to_json_scalar(np.nan, zarr_format=3) == "NaN"
+    assert (own.Int16().default_scalar(), own.Float32().to_json_scalar(np.nan, zarr_format=3)) == (0, "NaN")
     assert np.isnan(own.Float32().from_json_scalar("NaN", zarr_format=3))
     assert own.Int8.from_native_dtype("i1") == own.Int8()
     with pytest.raises(MetadataError, match=r"is Int8.*not Bool"):

@@ -232,8 +232,7 @@ def test_like_into_the_other_format(source, target):
 @pytest.mark.usefixtures("zarr_format")
 def test_from_data():
     assert gzarr.array([[1, 2], [3, 4]]).shape == (2, 2)
-    assert gzarr.array(range(5))[:].tolist() == [0, 1, 2, 3, 4]
-    assert gzarr.array(7)[()] == 7
+    assert (gzarr.array(range(5))[:].tolist(), gzarr.array(7)[()]) == ([0, 1, 2, 3, 4], 7)
     assert gzarr.array(np.arange(4), dtype="f4").dtype == np.float32
     assert gzarr.create_array(data=np.ones((2, 2)))[1, 1] == 1
     assert gzarr.create_array(shape=(2, 3), data=5, dtype="i4")[:].tolist() == [[5] * 3] * 2

@@ -383,8 +383,7 @@ def test_what_is_created_on_purpose_leaves_foreign_files_alone(tmp_path):
 def test_zarr_format_of_what_is_opened(opener):
     store = {}
     gzarr.zeros(3, store=store, zarr_format=2)
-    assert opener(store).zarr_format == 2
-    assert opener(store, zarr_format=2).shape == (3,)
+    assert (opener(store).zarr_format, opener(store, zarr_format=2).shape) == (2, (3,))
     with pytest.raises(errors.NodeNotFoundError):
         opener(store, mode="r", zarr_format=3)
     with pytest.raises(errors.MetadataError, match="zarr_format"):

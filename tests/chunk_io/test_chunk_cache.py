@@ -52,8 +52,7 @@ def test_chunks_are_fetched_and_decoded_once(options):
     assert store.requests == []
     assert cache.misses == 36
     assert (array[...] == VALUES).all()
-    assert cache.misses == 100
-    assert cache.nbytes == VALUES.nbytes
+    assert (cache.misses, cache.nbytes) == (100, VALUES.nbytes)
 
 
 def test_the_limit_holds_and_the_least_recently_used_goes_first():
@@ -162,12 +161,10 @@ def test_a_group_that_is_deleted_or_moved_takes_its_chunks_along(make, tmp_path)
     root = gzarr.create_group(store, chunk_cache=cache)
     root.create_array("a/x", data=VALUES, chunks=(50, 50))
     root.create_array("b/x", data=-VALUES, chunks=(50, 50))
-    assert root["a/x"][1, 1] == 101
-    assert root["b/x"][1, 1] == -101
+    assert (root["a/x"][1, 1], root["b/x"][1, 1]) == (101, -101)
     gzarr.open_group(store).move("a", "c")
     gzarr.open_group(store).move("b", "a")
-    assert root["a/x"][1, 1] == -101
-    assert root["c/x"][1, 1] == 101
+    assert (root["a/x"][1, 1], root["c/x"][1, 1]) == (-101, 101)
     del root["a"]
     root.create_array("a/x", shape=(100, 100), dtype="i4", chunks=(50, 50))
     assert root["a/x"][1, 1] == 0

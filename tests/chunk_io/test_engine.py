@@ -337,8 +337,7 @@ def test_a_missing_chunk_costs_nothing_but_the_index(store: ByteCountingStore) -
 def test_whole_shard_writes_read_nothing(store: ByteCountingStore, location: str) -> None:
     array = sharded(store, location)
     array[40:80, 0:40] = 3
-    assert store.requests == []
-    assert store.written == ["c/1/0"]
+    assert (store.requests, store.written) == ([], ["c/1/0"])
 
 
 def test_a_shard_covered_as_far_as_the_array_goes_is_read(store: ByteCountingStore) -> None:

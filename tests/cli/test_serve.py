@@ -92,8 +92,7 @@ def test_objects_ranges_and_heads(root: Path, url: str) -> None:
         assert (status, body) == (206, expected)
         start = stored.index(expected) if asked != "bytes=-7" else len(stored) - 7
         assert headers["Content-Range"] == f"bytes {start}-{start + len(expected) - 1}/{len(stored)}"
-    assert ask(at, Range=f"bytes={len(stored)}-")[0] == 416
-    assert ask(at, Range="bytes=-0")[0] == 416
+    assert (ask(at, Range=f"bytes={len(stored)}-")[0], ask(at, Range="bytes=-0")[0]) == (416, 416)
     for odd in ("bytes=0-1,3-4", "bytes=-", "lines=1-2", "bytes=5-2", f"bytes={'9' * 5000}-"):
         assert ask(at, Range=odd)[::2] == (200, stored)
     status, headers, body = ask(at, "HEAD")
@@ -129,8 +128,7 @@ def test_entity_tags_are_of_versions(tmp_path: Path) -> None:
         assert ask(at, If_Match=tag, Range="bytes=0-1")[0] == 206
         gzarr.open_array(tmp_path / "a.zarr")[...] = 7
         assert ask(at)[1]["ETag"] != tag
-        assert ask(at, If_None_Match=tag)[0] == 200
-        assert ask(at, If_Match=tag)[0] == 412
+        assert (ask(at, If_None_Match=tag)[0], ask(at, If_Match=tag)[0]) == (200, 412)
         assert ask(at, If_Range=tag, Range="bytes=0-1")[0] == 200
 
 
@@ -406,8 +404,7 @@ def test_no_name_of_a_link_widens_what_is_served(tmp_path: Path) -> None:
     gzarr.save_array(tmp_path / "in/a.zarr", ROWS)
     (tmp_path / "in/x").symlink_to("../out")
     with served(str(tmp_path / "in")) as url:
-        assert ask(f"{url}x/secret.zarr/zarr.json")[0] == 404
-        assert ask(f"{url}a.zarr/zarr.json")[0] == 200
+        assert (ask(f"{url}x/secret.zarr/zarr.json")[0], ask(f"{url}a.zarr/zarr.json")[0]) == (404, 200)
 
 
 def test_links_out_of_an_n5_container_are_not_followed(tmp_path: Path) -> None:
@@ -417,7 +414,6 @@ def test_links_out_of_an_n5_container_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "block").write_bytes(b"\0\0\0\2\0\0\0\3\0\0\0\2abcdef")
     (tmp_path / "a.n5/b/0/0").symlink_to(tmp_path / "block")
     with served(str(tmp_path / "a.n5")) as url:
-        assert ask(f"{url}b/.zarray")[0] == 200
-        assert ask(f"{url}b/0.0")[0] == 404
+        assert (ask(f"{url}b/.zarray")[0], ask(f"{url}b/0.0")[0]) == (200, 404)
     with served(str(tmp_path / "a.n5"), follow_links=True) as url:
         assert ask(f"{url}b/0.0")[0] == 200

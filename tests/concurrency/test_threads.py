@@ -517,8 +517,7 @@ def test_a_turn_that_does_not_come_is_not_waited_for_again() -> None:
     """An interrupt has lost it."""
     turns = Turns(1, 0.05)
     turns._free.get()
-    assert turns.call(lambda: 1) == 1
-    assert turns._free.qsize() == 1
+    assert (turns.call(lambda: 1), turns._free.qsize()) == (1, 1)
     with pytest.raises(ValueError, match="wrong"):
         turns.call(lambda: int("wrong"))
     turns._free.get()

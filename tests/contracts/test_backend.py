@@ -432,8 +432,7 @@ def test_a_chunk_that_cannot_be_encoded_is_named_by_its_position(backend: Backen
     for keep_empty in (True, False):
         with pytest.raises(CodecError) as caught:
             backend.merge_and_encode(chain, [None] * 3, value, whole((3,), (1,)), None, keep_empty=keep_empty)
-        assert caught.value.index == 2
-        assert caught.value.codec == "vlen-utf8"
+        assert (caught.value.index, caught.value.codec) == (2, "vlen-utf8")
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------
@@ -700,8 +699,7 @@ def test_chunks_that_come_to_hold_the_fill_value_are_none(backend: Backend) -> N
         old = encoded(backend, chain, np.array([7, 7, 1, 7], "<i4"))[0]
         parts = parts_of(normalize_basic((slice(2, None, 4),), (12,)), (12,), (4,))
         found = merged(backend, chain, [old, None, old], np.array([7, 7, 2], "<i4"), parts)
-        assert found[:2] == [None, None]
-        assert found[2].tolist() == [7, 7, 2, 7]
+        assert (found[:2], found[2].tolist()) == ([None, None], [7, 7, 2, 7])
 
 
 def test_nothing_is_fill_where_it_is_undefined(backend: Backend) -> None:

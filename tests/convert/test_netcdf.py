@@ -68,8 +68,7 @@ def test_values_names_and_attributes_are_kept(tmp_path, format, zarr_format):
     root = gzarr.open_group(dest, mode="r")
     for name in root.array_keys():
         assert np.array_equal(root[name][...], raw(tmp_path / "a.nc", name), equal_nan=name == "nan"), name
-    assert root.attrs["title"] == "climate"
-    assert root.attrs["levels"] == [1, 2]
+    assert (root.attrs["title"], root.attrs["levels"]) == ("climate", [1, 2])
     packed = root["packed"]
     names = packed.attrs["_ARRAY_DIMENSIONS"] if zarr_format == 2 else list(packed.dimension_names)
     assert names == ["time", "lat", "lon"]
@@ -94,8 +93,7 @@ def test_the_way_back_gives_the_same_file(tmp_path, zarr_format):
             assert before.variables.keys() == after.variables.keys()
             for name, variable in before.variables.items():
                 other = after.variables[name]
-                assert other.dimensions == variable.dimensions
-                assert other.dtype == variable.dtype
+                assert (other.dimensions, other.dtype) == (variable.dimensions, variable.dtype)
                 assert set(other.ncattrs()) == set(variable.ncattrs()), name
                 assert np.ma.allequal(other[...], variable[...]), name
                 assert np.array_equal(np.ma.getmaskarray(other[...]), np.ma.getmaskarray(variable[...])), name
@@ -149,8 +147,7 @@ def test_enumerations_are_integers(tmp_path):
     convert.to_netcdf(dest, tmp_path / "b.nc")
     with netCDF4.Dataset(tmp_path / "b.nc") as file:
         assert file["v"].datatype.enum_dict == {"clear": 0, "cumulus": 1}
-        assert file["v"].ncattrs() == ["_FillValue"]
-        assert file["v"][:].tolist() == [None, 1]
+        assert (file["v"].ncattrs(), file["v"][:].tolist()) == (["_FillValue"], [None, 1])
 
 
 def test_unlimited_dimensions_stay_unlimited(tmp_path):
@@ -213,8 +210,7 @@ def test_types_that_netcdf_has_not_are_stored_as_xarray_does(tmp_path):
         assert netCDF4.num2date(when[0], when.units) == dt.datetime(2020, 1, 2)  # noqa: DTZ001
         assert when[1] is np.ma.masked
         assert file["text"][:].tolist() == file["bytes"][:].tolist() == ["a", "bcd"]
-        assert file["big"][:].tolist() == [0, 1, 2]
-        assert file["big"].dimensions == ("big_dim_0",)
+        assert (file["big"][:].tolist(), file["big"].dimensions) == ([0, 1, 2], ("big_dim_0",))
         assert file.nested == '{"a": [1, null]}'
 
 
@@ -301,8 +297,7 @@ def test_hdf5_keeps_chunks_attributes_and_the_names_of_dimensions(tmp_path):
     assert root["g/lat"].dimension_names == ("lat",)
     assert root["flag"].dtype == bool
     assert root["date"][0] == np.datetime64("2020-01-01")
-    assert root["text"][:].tolist() == ["a", "bé"]
-    assert root["pair"][0].tolist() == (1, 2.5)
+    assert (root["text"][:].tolist(), root["pair"][0].tolist()) == (["a", "bé"], (1, 2.5))
     assert root["level"][:].tolist() == [0, 1]
     convert.from_hdf5(tmp_path / "a.h5", dest, group="g/data", path="only", chunks=(4, 6))
     assert gzarr.open(dest)["only"].chunks == (4, 6)

@@ -53,8 +53,7 @@ def test_axes_resolution_and_description_are_kept(tmp_path):
     dest = MemoryStore()
     convert.from_tiff(tmp_path / "a.ome.tif", dest, zarr_format=2)
     attributes = dict(gzarr.open(dest, mode="r").attrs)
-    assert attributes["_ARRAY_DIMENSIONS"] == ["c", "y", "x"]
-    assert attributes["axes"] == "CYX"
+    assert (attributes["_ARRAY_DIMENSIONS"], attributes["axes"]) == (["c", "y", "x"], "CYX")
     assert (attributes["XResolution"], attributes["YResolution"], attributes["ResolutionUnit"]) == (100.0, 50.0, 3)
     assert "<OME" in attributes["ImageDescription"]
 
@@ -73,8 +72,7 @@ def test_pyramids_become_groups_of_levels(tmp_path):
     with tifffile.TiffFile(tmp_path / "a.ome.tif") as file:
         for number, level in enumerate(file.series[0].levels):
             assert np.array_equal(root[str(number)][...], level.asarray())
-    assert root["0"].chunks == (32, 32, 3)
-    assert root.attrs["axes"] == "YXS"
+    assert (root["0"].chunks, root.attrs["axes"]) == ((32, 32, 3), "YXS")
 
 
 def test_several_series_are_converted_or_one_is_chosen(tmp_path):

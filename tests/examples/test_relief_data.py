@@ -26,15 +26,13 @@ def tool(name: str) -> ModuleType:
 
 
 def test_relief_is_the_grid_that_was_packed() -> None:
-    assert RELIEF.heights.shape == (540, 1080)
-    assert RELIEF.heights.dtype == np.int16
+    assert (RELIEF.heights.shape, RELIEF.heights.dtype) == ((540, 1080), np.int16)
     assert (RELIEF.heights.min(), RELIEF.heights.max()) == (-9027, 6229)
     assert zlib.crc32(RELIEF.heights.astype("<i2").tobytes()) == 692407013
 
 
 def test_coordinates_are_cell_centres() -> None:
-    assert RELIEF.lat.shape == (540,)
-    assert RELIEF.lon.shape == (1080,)
+    assert (RELIEF.lat.shape, RELIEF.lon.shape) == ((540,), (1080,))
     np.testing.assert_allclose([RELIEF.lat[0], RELIEF.lat[-1]], [-90 + 1 / 6, 90 - 1 / 6])
     np.testing.assert_allclose([RELIEF.lon[0], RELIEF.lon[-1]], [-180 + 1 / 6, 180 - 1 / 6])
 

@@ -20,8 +20,7 @@ def run(*args: str) -> str:
 
 def test_image_windows() -> None:
     out = run("-c", "from examples import image_windows as it; it.SIDE = 4096; it.main()")  # most of it is the picture
-    assert out.count("1024 x 1024 pixels in") == 4
-    assert out.count("256 x 256 pixels in") == 1
+    assert (out.count("1024 x 1024 pixels in"), out.count("256 x 256 pixels in")) == (4, 1)
 
 
 def test_a_pyramid_on_a_cluster() -> None:

@@ -30,8 +30,7 @@ def test_access_by_path(root):
     with pytest.raises(MetadataError, match="periods"):
         root["foo/.."]
     assert root.get("nope") is None
-    assert root.get("nope", 7) == 7
-    assert root.foo.bar.y[2] == 2
+    assert (root.get("nope", 7), root.foo.bar.y[2]) == (7, 2)
     with pytest.raises(AttributeError, match="'nope'"):
         root.nope
     assert "foo" in dir(root)
@@ -66,8 +65,7 @@ def test_mapping(root):
     assert sorted(root) == ["b", "c", "foo"]
     assert root.setdefault("b", 5).shape == (2,)
     root.clear()
-    assert list(root) == []
-    assert list(gzarr.open(root.store)) == []
+    assert (list(root), list(gzarr.open(root.store))) == ([], [])
 
 
 def test_deleting(root):
@@ -96,8 +94,7 @@ def test_move(kind, tmp_path):
         root["a"] = np.arange(3)
         root.move("foo", "bar/baz")
         assert "foo" not in root
-        assert root["bar/baz/x"][:].tolist() == [0, 1, 2, 3, 4]
-        assert root["bar/baz"].attrs["k"] == 1
+        assert (root["bar/baz/x"][:].tolist(), root["bar/baz"].attrs["k"]) == ([0, 1, 2, 3, 4], 1)
         assert isinstance(root["bar"], gzarr.Group)
         root["bar"].move("baz/x", "/top")
         if root.zarr_format == 3:
@@ -226,16 +223,13 @@ def test_names_in_a_directory_are_listed_without_reading_a_document(root, tmp_pa
 
 
 def test_listing(root):
-    assert list(root.array_keys()) == ["a"]
-    assert list(root.group_keys()) == ["foo"]
-    assert [z.path for z in root.array_values()] == ["a"]
-    assert [g.path for g in root.group_values()] == ["foo"]
+    assert (list(root.array_keys()), list(root.group_keys())) == (["a"], ["foo"])
+    assert ([z.path for z in root.array_values()], [g.path for g in root.group_values()]) == (["a"], ["foo"])
     assert [name for name, _ in root.arrays(recurse=True)] == ["a", "y", "x"]
     assert [name for name, _ in root.groups(recurse=True)] == ["foo", "bar"]
     assert [path for path, _ in root.members()] == ["a", "foo"]
     assert [path for path, _ in root.members(None)] == ["a", "foo", "foo/bar", "foo/bar/y", "foo/x"]
-    assert root.nmembers() == 2
-    assert root.nmembers(1) == 4
+    assert (root.nmembers(), root.nmembers(1)) == (2, 4)
     assert root.nmembers(None) == 5
 
 
@@ -251,8 +245,7 @@ def test_visiting(root):
 def test_tree_and_level(root):
     text = "/\n├── a (4, 6) int32\n└── foo\n    ├── bar\n    │   └── y (3,) int64\n    └── x (5,) int64"
     assert repr(root.tree()) == text
-    assert repr(root.tree(level=0)) == "/"
-    assert repr(root.tree(level=1)) == "/\n├── a (4, 6) int32\n└── foo"
+    assert (repr(root.tree(level=0)), repr(root.tree(level=1))) == ("/", "/\n├── a (4, 6) int32\n└── foo")
     assert repr(root["foo/bar"].tree()) == "bar\n└── y (3,) int64"
     assert root.tree()._repr_html_() == f"<pre>{text}</pre>"
     assert repr(gzarr.group().tree()) == "/"

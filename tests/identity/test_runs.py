@@ -33,8 +33,7 @@ def test_what_is_no_description_is_told(was: object) -> None:
 def test_few_of_many_differences_are_told() -> None:
     many, others = ({f"a{n}": n + more for n in range(20)} for more in (0, 1))
     told = identify("f", arguments=others).differences(stored(identify("f", arguments=many)))
-    assert told[0] == "a0 was 0, is 1"
-    assert told[-1] == "and 15 more"
+    assert (told[0], told[-1]) == ("a0 was 0, is 1", "and 15 more")
 
 
 def test_numbers_are_shown_and_texts_are_not() -> None:
@@ -44,8 +43,7 @@ def test_numbers_are_shown_and_texts_are_not() -> None:
         return x, sigma, weights, password, table, np
 
     values = describe_function(functools.partial(function, 3, sigma=(1, 2)))["values"]
-    assert values["argument 0"] == "3"
-    assert values["keyword sigma"] == "(1, 2)"
+    assert (values["argument 0"], values["keyword sigma"]) == ("3", "(1, 2)")
     assert values["default sigma"] == "2.5"
     assert values["global np"] == f"numpy of numpy {np.__version__}"
     assert values["closure weights"].startswith("float64 (2, 2) ")

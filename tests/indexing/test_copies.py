@@ -66,8 +66,7 @@ def test_every_chunk_is_there_once_and_those_of_an_object_stand_together(data: s
 def test_no_boxes_make_an_empty_plan() -> None:
     fragments = cut_boxes(np.empty((0, 2), np.int64), (1, 3), IMAGES)
     plan = make_copies(fragments, fragments.box, (4, 1, 3), 4, IMAGES, IMAGES)
-    assert plan.nparts == 0
-    assert plan.firsts.tolist() == [0]
+    assert (plan.nparts, plan.firsts.tolist()) == (0, [0])
     assert list(plan.groups(IMAGES)) == []
 
 

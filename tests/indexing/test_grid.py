@@ -43,8 +43,7 @@ def test_elements_are_found_in_their_chunks(axis: Any) -> None:
 @given(axes())
 def test_edges_bound_the_chunks_within_the_array(axis: Any) -> None:
     edges = axis.edges()
-    assert edges[0] == 0
-    assert edges[-1] == axis.extent
+    assert (edges[0], edges[-1]) == (0, axis.extent)
     assert len(edges) == axis.nchunks + 1
     assert edges[:-1] == [axis.bounds(i)[0] for i in range(axis.nchunks)]
     assert sorted(set(edges)) == edges

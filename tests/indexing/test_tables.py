@@ -99,8 +99,7 @@ def test_batches_of_boxes_are_rows_of_their_plan(size: int, length: int, sharded
                 out[(table.slots[row], *to)] = source[tuple(inside)]
         assert [part.coords for part in batches.parts(number, table, [0])] == [tuple(table.coords[0].tolist())]
         if table.bounds is not None:
-            assert table.bounds[0] == 0
-            assert table.bounds[-1] == table.nchunks
+            assert (table.bounds[0], table.bounds[-1]) == (0, table.nchunks)
             assert (np.diff(table.bounds) > 0).all()
     assert seen == plan.table(0, plan.nparts).coords.tolist()
     assert np.array_equal(out, [source[a : a + length, b : b + length] for a, b in starts.tolist()])

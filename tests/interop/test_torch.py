@@ -31,16 +31,14 @@ def make_loader(**options):
 def test_tensors_share_the_memory_of_arrays(dtype):
     array = np.arange(12).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype).reshape(3, 4)
     tensor = tensors(array)
-    assert tensor.shape == (3, 4)
-    assert tensor.data_ptr() == array.ctypes.data
+    assert (tensor.shape, tensor.data_ptr()) == ((3, 4), array.ctypes.data)
     np.testing.assert_array_equal(gzarr.array(tensor)[...], array)
 
 
 def test_tensors_keep_the_form_of_a_batch():
     batch = tensors({"image": DATA, "pair": (np.int64(3), [DATA[0]]), "name": "cat", "text": np.array(["a"])})
     assert batch["image"].dtype is torch.float32
-    assert batch["pair"][0].item() == 3
-    assert batch["pair"][1][0].shape == (12,)
+    assert (batch["pair"][0].item(), batch["pair"][1][0].shape) == (3, (12,))
     assert (batch["name"], type(batch["text"])) == ("cat", np.ndarray)
     assert tensors(batch["image"]) is batch["image"]
 

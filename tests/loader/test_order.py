@@ -144,8 +144,7 @@ def test_the_short_last_chunk_may_stand_anywhere() -> None:
 
 def test_a_sampler_is_a_function_of_positions_and_epoch() -> None:
     order = make_sampled(lambda positions, epoch: (positions * 3 + epoch) % 10, 10, 2)
-    assert order.n == 10
-    assert order(np.array([0, 1, 9])).tolist() == [2, 5, 9]
+    assert (order.n, order(np.array([0, 1, 9])).tolist()) == (10, [2, 5, 9])
 
 
 def test_a_function_with_a_length_says_how_long_an_epoch_is() -> None:
@@ -161,8 +160,7 @@ def test_a_function_with_a_length_says_how_long_an_epoch_is() -> None:
 
 def test_an_array_is_a_sampler_too() -> None:
     order = make_sampled([4, 4, 0], 5, 0)
-    assert order.n == 3
-    assert order(np.array([2, 0])).tolist() == [0, 4]
+    assert (order.n, order(np.array([2, 0])).tolist()) == (3, [0, 4])
 
 
 def test_an_iterable_sampler_is_asked_once_an_epoch() -> None:

@@ -95,6 +95,5 @@ def test_too_little_memory():
 
 
 def test_steps_are_larger_where_a_store_waits():
-    assert batches_of_step(1 << 20, waits=False) == 16
-    assert batches_of_step(1 << 20, waits=True) == 64
+    assert (batches_of_step(1 << 20, waits=False), batches_of_step(1 << 20, waits=True)) == (16, 64)
     assert batches_of_step(1 << 40, waits=True) == batches_of_step(1 << 40, waits=False) == 4

@@ -108,8 +108,7 @@ def test_a_billion_samples_cost_nothing() -> None:
 
 
 def test_ranks_are_those_given_or_one_of_one() -> None:
-    assert parse_ranks(2, 4) == (2, 4)
-    assert parse_ranks(None, None) == (0, 1)
+    assert (parse_ranks(2, 4), parse_ranks(None, None)) == ((2, 4), (0, 1))
 
 
 @pytest.mark.parametrize(("initialized", "expected"), [(True, (3, 8)), (False, (0, 1))])

@@ -31,10 +31,8 @@ def touched(samples: Samples, rows: int) -> np.ndarray:
 
 def test_rows_have_no_axis_of_their_own() -> None:
     samples = make_samples({"image": (10, 4, 3), "label": (10,)})
-    assert samples.n == 10
-    assert samples.box((10, 4, 3)) == (1, 4, 3)
-    assert samples.shape((10, 4, 3)) == (4, 3)
-    assert samples.shape((10,)) == ()
+    assert (samples.n, samples.box((10, 4, 3))) == (10, (1, 4, 3))
+    assert (samples.shape((10, 4, 3)), samples.shape((10,))) == ((4, 3), ())
     assert samples.boxes(np.array([7, 2]), 3).tolist() == [[7, 0, 0], [2, 0, 0]]
 
 

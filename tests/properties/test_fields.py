@@ -120,14 +120,11 @@ def foo(request: pytest.FixtureRequest) -> gzarr.Array:
 
 
 def test_names_stand_between_brackets(foo: gzarr.Array) -> None:
-    assert foo["foo"].tolist() == [b"aaa", b"bbb", b"ccc"]
-    assert foo["bar", 1:].tolist() == [2, 3]
+    assert (foo["foo"].tolist(), foo["bar", 1:].tolist()) == ([b"aaa", b"bbb", b"ccc"], [2, 3])
     assert foo[0, "bar"] == 1
     assert foo[["baz", "foo"]].tolist() == [(4.2, b"aaa"), (8.4, b"bbb"), (12.6, b"ccc")]
-    assert foo["foo", "bar", 0].tolist() == (b"aaa", 1)
-    assert foo.oindex[[2, 0], "bar"].tolist() == [3, 1]
-    assert foo.vindex[[2, 0], "bar"].tolist() == [3, 1]
-    assert foo.blocks[1, "bar"].tolist() == [3]
+    assert (foo["foo", "bar", 0].tolist(), foo.oindex[[2, 0], "bar"].tolist()) == ((b"aaa", 1), [3, 1])
+    assert (foo.vindex[[2, 0], "bar"].tolist(), foo.blocks[1, "bar"].tolist()) == ([3, 1], [3])
 
 
 def test_names_are_assigned_to(foo: gzarr.Array) -> None:

@@ -75,11 +75,9 @@ def test_changes_past_the_cache_are_seen_at_once_where_the_store_has_tokens(tmp_
 
 def test_changes_past_the_cache_are_seen_after_invalidation_where_it_has_none():
     cache, _, data = cached(a=b"old")
-    assert cache["a"] == b"old"
-    assert cache.list_dir() == (["a"], [])
+    assert (cache["a"], cache.list_dir()) == (b"old", (["a"], []))
     data["a"], data["b"] = b"new", b""
-    assert cache["a"] == b"old"
-    assert cache.list_dir() == (["a", "b"], [])
+    assert (cache["a"], cache.list_dir()) == (b"old", (["a", "b"], []))
     cache.invalidate_values()
     assert cache["a"] == b"new"
     data["a"] = b"newer"

@@ -26,8 +26,7 @@ def test_what_zarr_2_wrote_is_read() -> None:
     assert dict(root.attrs) == {"resolution": [4, 4, 40]}
     assert sorted(root.array_keys()) == sorted([*(f"c-{n}" for n in ("raw", "blosc", "bz2", "gzip", "xz", "zlib"))])
     for name, array in root.arrays():
-        assert array.dtype == "<i4"
-        assert array.shape == (10, 7)
+        assert (array.dtype, array.shape) == ("<i4", (10, 7))
         assert array.chunks == (4, 3)
         assert np.array_equal(array[...], VALUES), name
     deep = root["deep"]
@@ -79,8 +78,7 @@ def test_groups_attributes_and_shapes_change(tmp_path: Path) -> None:
     z[:] = [1, 2, 3, 4, 5]
     z.attrs["unit"] = "nm"
     root.attrs["resolution"] = [1, 2]
-    assert attributes(place)["resolution"] == [1, 2]
-    assert attributes(place / "volumes" / "raw")["unit"] == "nm"
+    assert (attributes(place)["resolution"], attributes(place / "volumes" / "raw")["unit"]) == ([1, 2], "nm")
     z.append(np.array([6, 7], "f4"))
     assert attributes(place / "volumes" / "raw")["dimensions"] == [7]
     z.attrs.clear()

@@ -51,8 +51,7 @@ def test_an_object_is_read_and_written_by_coroutines(kind):
         assert (await place.get(), await place.exists(), await place.is_empty()) == (None, False, True)
         await place.set(b"0123")
         await place.set_if_not_exists(b"other")
-        assert await place.get() == b"0123"
-        assert await place.get(byte_range=RangeByteRequest(1, 3)) == b"12"
+        assert (await place.get(), await place.get(byte_range=RangeByteRequest(1, 3))) == (b"0123", b"12")
         assert await place.get(byte_range=OffsetByteRequest(1)) == b"123"
         assert await place.get(byte_range=SuffixByteRequest(1)) == b"3"
         buffers = zarr.core.buffer.default_buffer_prototype()
@@ -90,10 +89,8 @@ def test_everything_is_recorded() -> None:
     store.delete_many(["d"])
     store.delete_prefix("m")
     assert store.requests == [storage.Request("a/b"), storage.Request("d", 0, 1), storage.Request("none")]
-    assert store.nbatches == 2
-    assert store.written == ["a/b", "a/c", "d", "m"]
-    assert store.deleted == ["a", "d", "m"]
-    assert store.listed == ["a", ""]
+    assert (store.nbatches, store.written) == (2, ["a/b", "a/c", "d", "m"])
+    assert (store.deleted, store.listed) == (["a", "d", "m"], ["a", ""])
     assert store.sized == ["d", "d", "e"]
     store.reset()
     assert store.nbatches == 0
@@ -143,8 +140,7 @@ def test_a_logging_store_says_what_was_done_and_how_long_it_took(caplog: pytest.
     store = storage.LoggingStore(storage.MemoryStore(), log_level="INFO")
     with caplog.at_level("INFO", logger="gzarr.storage"):
         store.set_many([("a/b", b"1"), ("a/c", b"2")])
-        assert store["a/b"] == b"1"
-        assert store.list_dir("a") == (["b", "c"], [])
+        assert (store["a/b"], store.list_dir("a")) == (b"1", (["b", "c"], []))
         store.clear()
     said = [message.partition(": ")[2].rpartition(": ")[0] for message in caplog.messages]
     got = str([storage.Request("a/b")])

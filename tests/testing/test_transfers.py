@@ -73,8 +73,7 @@ def test_arrays_of_the_namespace_are_counted(z: gzarr.Array) -> None:
         there = xp.asarray(VALUES)
         there += 1
         xp.zeros(4)
-    assert t.to_device.nbytes == 512
-    assert t.allocations.count == 2
+    assert (t.to_device.nbytes, t.allocations.count) == (512, 2)
 
 
 def test_the_cpu_has_no_traffic() -> None:

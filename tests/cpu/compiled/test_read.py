@@ -149,8 +149,7 @@ def test_chunks_far_into_a_shard(tmp_path: Path, watched: Watched) -> None:
         file.write(model.tobytes())
     same(array[...], model)
     same(array[1:15:3], model[1:15:3])
-    assert watched.done == 8
-    assert watched.left == 0
+    assert (watched.done, watched.left) == (8, 0)
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------

@@ -255,8 +255,7 @@ def test_methods_and_chunks() -> None:
     image = open_image(store, "r")
     assert image[0].chunks[0] == 2
     assert [level.shape for level in image] == [(3, 600, 600), (2, 300, 300), (1, 150, 150)]
-    assert image[1][:, 0, 0].tolist() == [1, 2]
-    assert image.metadata.type == "max"
+    assert (image[1][:, 0, 0].tolist(), image.metadata.type) == ([1, 2], "max")
 
 
 def test_frames_may_be_changed_afterwards() -> None:

@@ -29,8 +29,7 @@ def test_images_of_a_collection_are_named_and_chosen() -> None:
 
 def test_the_series_are_those_of_the_group_ome() -> None:
     root = collection(2, ["b", "a"])
-    assert open_image(root, series=0).group.path == "b"
-    assert open_image(root, series="a").group.path == "a"
+    assert (open_image(root, series=0).group.path, open_image(root, series="a").group.path) == ("b", "a")
 
 
 def test_the_only_image_of_a_collection_is_opened() -> None:
