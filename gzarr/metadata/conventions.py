@@ -291,11 +291,8 @@ def _packed_limits(limits: list[Any], attributes: Mapping[str, Any]) -> list[Any
     with suppress(TypeError, ValueError, OverflowError, ZeroDivisionError):
         packed = [(n - offset) / scale if is_packed and isinstance(n, float) else n for n in limits]
         low, high = packed[:: -1 if packed != limits and scale < 0 else 1]
-        # What is unpacked was rounded.
-        return [
-            math.ceil(low - 1e-4) if isinstance(low, float) else low,
-            math.floor(high + 1e-4) if isinstance(high, float) else high,
-        ]
+        low = math.ceil(low - 1e-4) if isinstance(low, float) else low  # what is unpacked was rounded
+        return [low, math.floor(high + 1e-4) if isinstance(high, float) else high]
     return limits
 
 
