@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -110,19 +111,13 @@ def test_looking_changes_nothing(data: Path, capsys: pytest.CaptureFixture[str])
 def test_errors_are_one_line(
     error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(gzarr, "advise", fail)
+    monkeypatch.setattr(gzarr, "advise", Mock(side_effect=error))
     assert main(["advise", "x"]) == 1
     assert capsys.readouterr().err == line
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("bug")
-
-    monkeypatch.setattr(gzarr, "advise", fail)
+    monkeypatch.setattr(gzarr, "advise", Mock(side_effect=KeyError("bug")))
     with pytest.raises(KeyError):
         main(["advise", "x"])
 

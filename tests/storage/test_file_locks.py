@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -334,11 +335,8 @@ def test_locks_need_no_directory_until_something_is_stored(tmp_path: Path, monke
     store = LocalStore(tmp_path)
     store["k"] = b"old"
 
-    def refuse(*_: Any) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
     with monkeypatch.context() as patch:
-        patch.setattr(io, "FileIO", refuse)
+        patch.setattr(io, "FileIO", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
         with store.node_locked("k"), store.document_locked("k"):
             pass
         with pytest.raises(StoreError, match=r"cannot lock '.*k': Permission denied"), store.locked(["k"]):
@@ -373,10 +371,7 @@ def test_a_name_with_two_links_is_never_written_to(tmp_path: Path) -> None:
 
 
 def test_a_file_is_created_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise PermissionError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(errno.EPERM, "Operation not permitted")))
     store = LocalStore(tmp_path)
     assert store.set_if_missing("a/k", b"one")
     assert not store.set_if_missing("a/k", b"two")
@@ -389,11 +384,8 @@ def test_a_file_is_created_where_there_are_no_links(tmp_path: Path, monkeypatch:
 
 
 def test_where_there_are_no_locks_one_warning_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
     monkeypatch.setattr(file_locks, "_lockless", set())
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
     store = LocalStore(tmp_path)
     with pytest.warns(RuntimeWarning, match=r"no file locks \(No locks available\).*ProcessSynchronizer"):
         store["a/k"] = b"one"

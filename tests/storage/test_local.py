@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -157,11 +158,8 @@ def test_moving_fails_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     store = LocalStore(tmp_path)
     store["a/k"] = b"x"
 
-    def deny(*_: Any) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
     with monkeypatch.context() as patch:
-        patch.setattr(local_module.os, "rename", deny)
+        patch.setattr(local_module.os, "rename", Mock(side_effect=OSError(errno.EXDEV, "Invalid cross-device link")))
         with pytest.raises(StoreError, match="Invalid cross-device link"):
             store.move_prefix("a", "b/c")
     assert store.list_dir() == ([], ["a"])

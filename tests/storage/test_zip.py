@@ -11,6 +11,7 @@ import zipfile
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -309,11 +310,8 @@ def test_a_close_that_fails_may_be_tried_again(tmp_path: Path, monkeypatch: pyte
     store["c/1"] = DATA
     held = dict(store)
 
-    def fail(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(archive_module.os, "pwrite", fail)
+        patch.setattr(archive_module.os, "pwrite", Mock(side_effect=OSError(28, "No space left on device")))
         for finish in (store.flush, store.close):
             with pytest.raises(StoreError, match=r"No space left.*make room"):
                 finish()

@@ -51,13 +51,18 @@ def test_many_chunks_are_written_by_several_threads(tmp_path: Path) -> None:
     np.testing.assert_array_equal(gzarr.open_array(f"icechunk://{tmp_path}/many/x")[::100], data[::100])
 
 
+def check_files(root: Any) -> None:
+    """Arrays are read from the files of a repository, whole and in part."""
+    assert isinstance(root.store, RepositoryStore)
+    np.testing.assert_array_equal(root["deep/a"][...], DATA)
+    np.testing.assert_array_equal(root["deep/a"][3:55:4, [0, 40]], DATA[3:55:4, [0, 40]])
+    np.testing.assert_array_equal(root["sharded"][7:31, 3:], DATA[7:31, 3:])
+
+
 def test_a_version_is_read_from_its_files(repository: Any, tmp_path: Path) -> None:
     for place in (repository, f"icechunk://{tmp_path}/repo"):
         root = gzarr.open_group(place)
-        assert isinstance(root.store, RepositoryStore)
-        np.testing.assert_array_equal(root["deep/a"][...], DATA)
-        np.testing.assert_array_equal(root["deep/a"][3:55:4, [0, 40]], DATA[3:55:4, [0, 40]])
-        np.testing.assert_array_equal(root["sharded"][7:31, 3:], DATA[7:31, 3:])
+        check_files(root)
         assert (root["small"][:].tolist(), root["small"].nchunks_initialized) == ([1, 2, 3, 4, 0, 0], 2)
         assert (root["scalar"][()], root.attrs["title"]) == (7, "all")
         assert sorted(path for path, _ in root.members(None)) == ["deep", "deep/a", "scalar", "sharded", "small"]
@@ -275,10 +280,7 @@ def test_repositories_in_buckets_are_read_from_their_objects(s3_options: dict[st
         root.create_array("sharded", data=DATA, chunks=(5, 5), shards=(20, 25))
     for place in (made, "icechunk://s3://bucket/ice/repo"):
         root = gzarr.open_group(place, mode="r", storage_options=s3_options)
-        assert isinstance(root.store, RepositoryStore)
-        np.testing.assert_array_equal(root["deep/a"][...], DATA)
-        np.testing.assert_array_equal(root["deep/a"][3:55:4, [0, 40]], DATA[3:55:4, [0, 40]])
-        np.testing.assert_array_equal(root["sharded"][7:31, 3:], DATA[7:31, 3:])
+        check_files(root)
     inner = gzarr.open("icechunk://s3://bucket/ice/repo//deep/a", mode="r", storage_options=s3_options)
     np.testing.assert_array_equal(inner[3], DATA[3])
     wrong = gzarr.open_group(made, mode="r", storage_options={**s3_options, "secret": "wrong", "key": "wrong"})

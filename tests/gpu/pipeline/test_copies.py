@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -87,22 +88,13 @@ def test_stores_without_files_are_read_by_tables(taken: list[Any]) -> None:
 
 
 def test_a_chunk_of_many_samples_is_decoded_once(tmp_path: Path) -> None:
-    gzarr.create_array(LocalStore(tmp_path), data=DATA, chunks=(10, 60), compressor=LZ4(), zarr_format=2, device="cpu")
-    device, statuses = EmulatedDevice(), []
-    real = device.decompress
-    device.decompress = lambda *args, **named: statuses.append(args[1].size) or real(*args, **named)  # type: ignore[method-assign]
-    order = np.random.default_rng(1).permutation(70)
-    read(opened(LocalStore(tmp_path), device), DATA, [(i, 0) for i in order], (1, 60), "f4", 16)
-    assert sum(statuses) == 7
-
-
-def test_the_reference_path_decodes_a_chunk_once_too() -> None:
-    """Shards of a store without files are its."""
-    store = MemoryStore()
-    gzarr.create_array(store, data=DATA, chunks=(5, 60), shards=(20, 60), compressor=Zstd(1), device="cpu")
-    device, statuses = EmulatedDevice(), []
-    real = device.decompress
-    device.decompress = lambda *args, **named: statuses.append(args[1].size) or real(*args, **named)  # type: ignore[method-assign]
-    order = np.random.default_rng(1).permutation(70)
-    read(opened(store, device), DATA, [(i, 0) for i in order], (1, 60), "f4", 16)
-    assert sum(statuses) == 14
+    """By the reference path, too, which reads shards of a store without files."""
+    files: dict[str, Any] = {"chunks": (10, 60), "compressor": LZ4(), "zarr_format": 2}
+    shards: dict[str, Any] = {"chunks": (5, 60), "shards": (20, 60), "compressor": Zstd(1)}
+    for store, options, n_chunks in ((LocalStore(tmp_path), files, 7), (MemoryStore(), shards, 14)):
+        gzarr.create_array(store, data=DATA, **options, device="cpu")
+        device = EmulatedDevice()
+        decompress = device.decompress = Mock(side_effect=device.decompress)  # type: ignore[method-assign]
+        order = np.random.default_rng(1).permutation(70)
+        read(opened(store, device), DATA, [(i, 0) for i in order], (1, 60), "f4", 16)
+        assert sum(call.args[1].size for call in decompress.call_args_list) == n_chunks
