@@ -180,11 +180,8 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on(data: Path, tmp_path: Path) -
 def test_ctrl_c_in_any_command_exits_with_130(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     for name, args in {"open": ["info", str(data)], "open_group": ["tree", str(data)]}.items():
-        monkeypatch.setattr(gzarr, name, interrupt)
+        monkeypatch.setattr(gzarr, name, Mock(side_effect=KeyboardInterrupt))
         assert main(args) == 130
         assert capsys.readouterr().err == "gzarr: interrupted\n"
 

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -244,12 +245,9 @@ def test_objects_are_sent_in_pieces_and_end_where_they_are_replaced(monkeypatch:
 
 
 def test_failures_of_the_store_name_no_paths(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: Any) -> Any:
-        raise PermissionError(13, "secret place", str(root))
-
     store = gzarr.MemoryStore()
     store["a"] = b"abc"
-    monkeypatch.setattr(store, "get_one", failing)
+    monkeypatch.setattr(store, "get_one", Mock(side_effect=PermissionError(13, "secret place", str(root))))
     with running(store) as at:
         status, _, body = ask(f"{at}a")
     assert status == 500

@@ -12,25 +12,12 @@ from tests.conformance.cases import Case, sample
 from tests.conformance.codec_chains import CODECS_V2, CODECS_V3
 from tests.conformance.layouts import Layout
 from tests.conformance.limits import possible
-from tests.conformance.peers import Gzarr, TensorStore, ZarrPython, bits, exchange, fill_bits, quiet
+from tests.conformance.peers import Gzarr, TensorStore, ZarrPython, bits, exchange, fill_bits
 from tests.conformance.samples import DTYPES_V2, DTYPES_V3, ML, as_dtype, fill_of, fills
 
 RAW = {3: next(c for c in CODECS_V3 if c.name == "raw"), 2: next(c for c in CODECS_V2 if c.name == "raw")}
 LINE = Layout("line", (5,), {"chunks": (2,)})
 ATTRIBUTES = {"units": "µm", "list": [1, 2.5, None, True], "deep": {"a": {"b": []}}, "big": 2**60, "": "empty name"}
-
-
-@pytest.fixture
-def zarr_python():
-    pytest.importorskip("zarr")
-    with quiet():
-        yield ZarrPython()
-
-
-@pytest.fixture
-def tensorstore():
-    pytest.importorskip("tensorstore")
-    return TensorStore()
 
 
 # -- fill values -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from gzarr.codecs import CastValueCodec, ScaleOffsetCodec
 from tests.conformance.cases import Case
 from tests.conformance.codec_chains import CODECS_V3, Codecs
 from tests.conformance.layouts import EDGE, Layout
-from tests.conformance.peers import Gzarr, TensorStore, ZarrPython, as_bytes, bits, exchange, quiet
+from tests.conformance.peers import Gzarr, TensorStore, ZarrPython, as_bytes, bits, exchange
 
 RAW, DEFAULT = (next(c for c in CODECS_V3 if c.name == name) for name in ("raw", "default"))
 
@@ -19,13 +19,6 @@ def both_ways(peer, cases) -> None:
     ours = Gzarr()
     problems = [p for case in cases for pair in ((ours, peer), (peer, ours)) for p in exchange(*pair, case)]
     assert not problems, "\n".join(problems)
-
-
-@pytest.fixture
-def zarr_python():
-    pytest.importorskip("zarr")
-    with quiet():
-        yield ZarrPython()
 
 
 # -- chunks of varying length ----------------------------------------------------------------------------------------
@@ -134,12 +127,6 @@ def test_scale_and_cast_together_are_read_here_as_written_there(zarr_python: Zar
 
 
 # -- TensorStore -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tensorstore():
-    pytest.importorskip("tensorstore")
-    return TensorStore()
 
 
 def _field(tensorstore: TensorStore, stored: dict, field: str, values=None):

@@ -5,6 +5,7 @@ import errno
 import io
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -56,10 +57,7 @@ def files(path):
 )
 def test_a_write_that_fails_leaves_the_old_chunk(made, tmp_path, monkeypatch, function, error):
     before = files(tmp_path)
-
-    def failing(*_):
-        raise error
-
+    failing = Mock(side_effect=error)
     monkeypatch.setattr(*((io, "FileIO") if function == "open" else (os, function)), failing)
     if function == "replace":
         monkeypatch.setattr(os, "link", failing)

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import dask.array as da
 import numpy as np
@@ -215,9 +216,7 @@ def test_values_that_cannot_be_cast_are_found_before_anything_is_written(tmp_pat
 
 
 def test_a_full_disk_is_an_error_before_any_write(array: gzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: int) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     monkeypatch.setattr(values, "IN_MEMORY_NBYTES", 100)
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(StoreError, match=r"cannot hold its 3840 bytes.*No space left.*Set TMPDIR"):

@@ -17,16 +17,13 @@ from gzarr.errors import ContainsNodeError, MetadataError
 from gzarr.images import ImageWriter, build_pyramid, create_image, map_blocks, map_overlap, open_image, reduce_blocks
 from gzarr.metadata.conventions import nodata_of
 from gzarr.storage import MemoryStore
+from tests.support.values import host
 
 SHAPE = (203, 190)
 HOLES = np.random.default_rng(1).random(SHAPE) < 0.4
 HOLES[:70, :50] = True
 VALUES = np.random.default_rng(0).normal(1000, 10, SHAPE)
 METHODS: dict[str, Callable[..., Any]] = {"mean": np.nanmean, "median": np.nanmedian, "min": np.nanmin}
-
-
-def on_host(values: Any) -> NDArray[Any]:
-    return np.asarray(values.get() if hasattr(values, "get") else values)
 
 
 def above(values: NDArray[Any], gone: NDArray[Any], method: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -45,7 +42,7 @@ def check(image: Any, values: NDArray[Any], gone: NDArray[Any], method: str, nod
     assert len(image) > 2
     for level in image.levels[1:]:
         wanted, gone = above(values, gone, method)
-        values = on_host(level[...])
+        values = host(level[...])
         if values.dtype.kind in "iu":
             wanted = np.rint(wanted)
         np.testing.assert_allclose(values[~gone], wanted[~gone], rtol=1e-5)
@@ -70,7 +67,7 @@ def test_levels_of_an_image_with_a_mask(device: str, kind: str) -> None:
     data = VALUES.astype("u2")
     mask: Any = HOLES if kind == "numpy" else gzarr.array(HOLES, chunks=(40, 50))
     image = create_image(MemoryStore(), data, skip=mask, levels=3, chunks=(16, 16), device=device, max_nbytes=1 << 20)
-    np.testing.assert_array_equal(on_host(image[0][...]), data)
+    np.testing.assert_array_equal(host(image[0][...]), data)
     check(image, data, HOLES, "mean", 0)
 
 
@@ -112,11 +109,11 @@ def test_a_gaussian_is_a_normalized_convolution(device: str, kind: str) -> None:
     how: dict[str, Any] = {"levels": 2, "method": "gaussian", "chunks": (32, 32), "device": device}
     image = create_image(MemoryStore(), data, skip=skip, **how)
     _, gone = above(data, HOLES, "mean")
-    level = on_host(image[1][...])
+    level = host(image[1][...])
     np.testing.assert_allclose(level[~gone], normalized(data, HOLES)[~gone], rtol=1e-9)
     np.testing.assert_array_equal(level[gone], -9999 if kind == "number" else 0)
     _, higher = above(level, gone, "mean")
-    top = on_host(image[2][...])
+    top = host(image[2][...])
     np.testing.assert_array_equal(top == (-9999 if kind == "number" else 0), higher)
     assert abs(top[~higher] - 1000).max() < 50
 
@@ -167,9 +164,9 @@ def test_the_pyramid_of_a_filter(device: str) -> None:
         )
 
     made = map_blocks(double, image, MemoryStore(), levels=3)
-    check(made, on_host(made[0][...]), HOLES, "mean", -9999)
+    check(made, host(made[0][...]), HOLES, "mean", -9999)
     out = create_image(MemoryStore(), shape=SHAPE, dtype="f4", skip=-9999, chunks=(32, 32), device=device)
-    check(map_overlap(double, image, out, 1, levels=3), on_host(made[0][...]), HOLES, "mean", -9999)
+    check(map_overlap(double, image, out, 1, levels=3), host(made[0][...]), HOLES, "mean", -9999)
     flags = map_blocks(lambda block: block > 0, image, MemoryStore(), method="mode")
     assert nodata_of(flags[0].metadata) is None
     with pytest.raises(ValueError, match=r"skip= is of the pyramid of an image"):

@@ -9,18 +9,9 @@ import pytest
 
 import gzarr
 from gzarr.errors import ArrayNotFoundError
+from tests.support.values import host
 
-DEVICES = ["cpu", "emulated"]
 RNG = np.random.default_rng(3)
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
-
-
-def host(batch):
-    return batch.get() if hasattr(batch, "get") else np.asarray(batch)
 
 
 def stored(data, number, **keywords):

@@ -10,24 +10,15 @@ import pytest
 
 import gzarr
 from gzarr.errors import ChunkError
+from tests.support.values import host
 
-DEVICES = ["cpu", "emulated"]
 N = 203
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
 
 
 def images(n=N, chunks=8, **keywords):
     rng = np.random.default_rng(1)
     data = rng.integers(0, 1000, (n, 6, 5)).astype("i4")
     return data, gzarr.array(data, chunks=(chunks, 6, 5), **keywords)
-
-
-def host(batch):
-    return batch.get() if hasattr(batch, "get") else np.asarray(batch)
 
 
 def check_epoch(loader, data, n=None):

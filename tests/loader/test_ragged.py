@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 
 import gzarr
+from tests.support.values import host
 
 sparse = pytest.importorskip("scipy.sparse")
 RNG = np.random.default_rng(0)
 LENGTHS = np.concatenate([[0, 7, 0], RNG.integers(0, 30, 80), [0]])
 OFFSETS = np.concatenate([[0], np.cumsum(LENGTHS)])
-
-
-@pytest.fixture(params=["cpu", "emulated"])
-def device(request):
-    return request.param
-
-
-def host(batch):
-    return batch.get() if hasattr(batch, "get") else np.asarray(batch)
 
 
 def expected(values, ids, length, pad):

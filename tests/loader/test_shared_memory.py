@@ -9,6 +9,7 @@ import pytest
 
 import gzarr
 from tests.support.threads import side_by_side
+from tests.support.values import host
 
 DATA = np.random.default_rng(0).integers(0, 99, (300, 16, 16)).astype("i4")
 
@@ -16,10 +17,6 @@ DATA = np.random.default_rng(0).integers(0, 99, (300, 16, 16)).astype("i4")
 def make(pool=None, device=None, **keywords):
     z = gzarr.array(DATA, chunks=(10, 16, 16))
     return gzarr.Loader(z, 16, **{"shuffle": True, "memory": 150_000, "pool": pool, "device": device, **keywords})
-
-
-def host(batch):
-    return batch.get() if hasattr(batch, "get") else np.asarray(batch)
 
 
 @pytest.mark.parametrize("device", ["cpu", "emulated"])

@@ -9,6 +9,7 @@ import pytest
 import gzarr
 from gzarr.errors import ReadOnlyError, StoreError
 from gzarr.storage import MemoryStore
+from tests.support.values import host
 
 N = 101
 VALUES = np.random.default_rng(0).integers(0, 1000, (N, 3)).astype("i4")
@@ -37,10 +38,6 @@ def batches(order, size=8):
 
 def shuffled(n=N):
     return np.random.default_rng(1).permutation(n)
-
-
-def host(array):
-    return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 @pytest.mark.parametrize("device", ["cpu", "emulated"])

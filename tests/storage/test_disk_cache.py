@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -149,10 +150,7 @@ def test_damaged_files_are_never_used(server, tmp_path, damage):
 
 
 def test_a_full_disk_is_passed_by(server, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.replace", full)
+    monkeypatch.setattr("pathlib.Path.replace", Mock(side_effect=OSError(28, "No space left on device")))
     for _ in range(2):
         assert np.array_equal(opened(server, tmp_path)[...], DATA)
     assert files(tmp_path) == []

@@ -139,12 +139,8 @@ def test_errors_of_the_system_name_the_path(tmp_path: Path, monkeypatch: pytest.
         "unlink": lambda: store.delete_many(["a/k"]),
         "rename": lambda: store.delete_prefix("a"),
     }
-
-    def deny(*_: Any, **__: Any) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
     with monkeypatch.context() as patch:
-        patch.setattr(local_module.os, call, deny)
+        patch.setattr(local_module.os, call, Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
         if call == "stat":  # os.path.isdir goes through it too
             patch.setattr(local_module.os.path, "isdir", lambda _: False)
         with pytest.raises(StoreError, match="Permission denied") as caught:

@@ -175,6 +175,14 @@ def test_a_read_of_another_version_is_refused(kind: str, request: pytest.Fixture
         store.versions.get_pinned([storage.Request("a", 0, 3)], {"a": version})
 
 
+def on_server(server: S3Server, *, through_fsspec: bool) -> Any:
+    """A store in the bucket of a server."""
+    if through_fsspec:
+        pytest.importorskip("s3fs")
+        return storage.FsspecStore.from_url("s3://bucket/x", options_of(server.endpoint))
+    return storage.open_store("s3://bucket/x", storage_options=options_of(server.endpoint))[0]
+
+
 @pytest.mark.parametrize("kind", ["s3", "s3fs"])
 @pytest.mark.parametrize("weak", [False, True])
 @pytest.mark.filterwarnings("ignore:.*cannot store objects on a condition")
@@ -189,12 +197,7 @@ def test_buckets_without_versions_are_read_by_whole_shards(kind: str, weak: bool
         return replace(answer, headers=headers | ({"ETag": f"W/{tag}"} if weak and tag else {}))
 
     with S3Server(Objects({"bucket": {}}), hook=spoil) as server:
-        options = options_of(server.endpoint)
-        if kind == "s3fs":
-            pytest.importorskip("s3fs")
-            store: Any = storage.FsspecStore.from_url("s3://bucket/x", options)
-        else:
-            store = storage.open_store("s3://bucket/x", storage_options=options)[0]
+        store = on_server(server, through_fsspec=kind == "s3fs")
         sharded(store, 100)
         server.told()
         z = gzarr.open_array(store)
@@ -428,12 +431,7 @@ def test_wrong_credentials_and_buckets_are_named(rclone_options: dict[str, Any])
 def test_expired_credentials_are_named(through_fsspec: bool) -> None:
     text = "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
     with S3Server(Objects({"bucket": {}}), hook=lambda *_: Answer(400, text.encode())) as server:
-        options = options_of(server.endpoint)
-        if through_fsspec:
-            pytest.importorskip("s3fs")
-            store: Any = storage.FsspecStore.from_url("s3://bucket/x", options)
-        else:
-            store = storage.open_store("s3://bucket/x", storage_options=options)[0]
+        store = on_server(server, through_fsspec=through_fsspec)
         message = within(10, lambda: store["a"], "have expired")
     assert "reachable" not in message
 

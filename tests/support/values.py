@@ -13,3 +13,8 @@ def check_as_numpy(array: gzarr.Array, key: Any, value: Any) -> None:
     model[key] = value
     array[key] = value
     np.testing.assert_array_equal(np.asarray(array), model)
+
+
+def host(values: Any) -> np.ndarray:
+    """Values of a device, or what NumPy makes an array of, in the host's memory."""
+    return np.asarray(values.get() if hasattr(values, "get") else values)

@@ -19,6 +19,7 @@ from gzarr.gpu.backend import GpuBackend
 from gzarr.gpu.device.emulated import EmulatedDevice
 from gzarr.hierarchy.missing import Missing
 from gzarr.images.pyramid.downsample import GAUSSIAN, METHODS, check_method, downsample
+from tests.support.values import host
 
 INTEGERS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", ">u2", ">i8")
 FLOATS = ("f2", "f4", "f8", ">f4")
@@ -84,12 +85,17 @@ ORACLES: dict[str, Oracle] = {
 }
 
 
-def expected(block: NDArray[Any], factors: Sequence[int], method: str) -> NDArray[Any]:
+def expected(
+    block: NDArray[Any], factors: Sequence[int], method: str, gaps: Any = None, value: Any = 0
+) -> NDArray[Any]:
+    """What a method makes of the elements that are there, where there are gaps; the value where there is none."""
+    gaps = np.zeros(block.shape, bool) if gaps is None else gaps
     out = np.empty([-(-n // f) for n, f in zip(block.shape, factors, strict=True)], block.dtype)
     with np.errstate(all="ignore"):
         for at in np.ndindex(out.shape):
             window = tuple(slice(i * f, (i + 1) * f) for i, f in zip(at, factors, strict=True))
-            out[at] = ORACLES[method](list(block[window].ravel()), block.dtype)
+            there = list(block[window][~gaps[window]])
+            out[at] = ORACLES[method](there, block.dtype) if there else value
     return out
 
 
@@ -149,21 +155,6 @@ def strict(backend: Backend) -> Backend:
     return backend if backend is backend.host else gzarr.zeros(1, device="emulated").backend
 
 
-def on_host(values: Any) -> NDArray[Any]:
-    return np.asarray(values.get() if hasattr(values, "get") else values)
-
-
-def _without(block: NDArray[Any], gaps: NDArray[Any], factors: Sequence[int], method: str, value: Any) -> NDArray[Any]:
-    """What a method makes of the elements that are there; the value where none is."""
-    out = np.empty([-(-n // f) for n, f in zip(block.shape, factors, strict=True)], block.dtype)
-    with np.errstate(all="ignore"):
-        for at in np.ndindex(out.shape):
-            window = tuple(slice(i * f, (i + 1) * f) for i, f in zip(at, factors, strict=True))
-            there = list(block[window][~gaps[window]])
-            out[at] = ORACLES[method](there, block.dtype) if there else value
-    return out
-
-
 @pytest.mark.parametrize("dtype", ["?", ">u2", "i4", "u8", "f2", ">f8", "c8"])
 @pytest.mark.parametrize("method", ORACLES)
 def test_elements_that_are_missing_are_left_out(strict: Backend, method: str, dtype: str) -> None:
@@ -184,14 +175,14 @@ def test_elements_that_are_missing_are_left_out(strict: Backend, method: str, dt
             kinds += [(marked, np.isnan(marked), Missing(block.dtype.type(np.nan)))]
         for given, gaps, missing in kinds:
             got = downsample(strict, given, factors, method, missing, (0,) * len(shape))
-            np.testing.assert_array_equal(on_host(got), _without(given, gaps, factors, method, missing.value))
+            np.testing.assert_array_equal(host(got), expected(given, factors, method, gaps, missing.value))
 
 
 @pytest.mark.parametrize("method", ORACLES)
 def test_blocks_without_a_gap_are_reduced_as_always(strict: Backend, method: str) -> None:
     block = np.random.default_rng(0).normal(0, 1, (33, 70)).astype("f4")
     got = downsample(strict, block, (3, 2), method, Missing(np.float32(99)), (0, 0))
-    np.testing.assert_array_equal(on_host(got), expected(block, (3, 2), method))
+    np.testing.assert_array_equal(host(got), expected(block, (3, 2), method))
 
 
 def test_a_mask_of_a_level_is_true_where_all_is_missing(strict: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +191,7 @@ def test_a_mask_of_a_level_is_true_where_all_is_missing(strict: Backend, monkeyp
     missing = Missing(0, mask=mask).above((2, 3, 1)).above((2, 1, 1))
     found = missing.read(strict, (2, 1, 0), (8, 13, 5))
     padded = np.pad(mask, ((0, 3), (0, 1), (0, 0)), constant_values=True).reshape(10, 4, 14, 3, 5).all((1, 3))
-    np.testing.assert_array_equal(on_host(found), padded[2:, 1:])
+    np.testing.assert_array_equal(host(found), padded[2:, 1:])
 
 
 def test_an_infinite_part_of_a_complex_number_leaves_the_other_one(strict: Backend) -> None:
