@@ -164,8 +164,9 @@ def _unshuffled(context: BatchContext, sources: Table, shuffles: Shuffles) -> Ta
     """Addresses of plain copies of shuffled chunks, each of which is made once."""
     addresses, first, number = np.unique(sources, return_index=True, return_inverse=True)
     how = shuffles.take(first)
-    plain = unshuffled(context, Chunks(None, addresses, int(how.nbytes[0]), None, how))
-    return plain.addresses[number]
+    _, places = new_places(context, how.nbytes)
+    _unshuffle(context, addresses, places, how)
+    return places[number]
 
 
 def _launch_copies(context: BatchContext, kernel: str, table: NDArray[np.uint32], last: tuple[Any, ...]) -> None:
@@ -252,17 +253,27 @@ def unshuffled(context: BatchContext, chunks: Chunks) -> Chunks:
     """The chunks as contiguous plain bytes."""
     if chunks.shuffle is None and chunks.rows is not None:
         return chunks
-    n = len(chunks)
-    rows, addresses = new_rows(context, n, chunks.nbytes)
-    shuffles = chunks.shuffle or parts.plain_shuffles(n, chunks.nbytes)
-    mode = _copied(context, parts.runs(chunks.addresses, addresses, chunks.nbytes, 1), shuffles, _BYTES)
-    left = np.flatnonzero(mode < 0)
+    n, nbytes = len(chunks), chunks.nbytes
+    rows, addresses = new_rows(context, n, nbytes)
+    _unshuffle(context, chunks.addresses, addresses, chunks.shuffle or parts.plain_shuffles(n, nbytes))
+    return Chunks(rows, addresses, nbytes, rows)
+
+
+def _unshuffle(context: BatchContext, source: Table, target: Table, how: Shuffles) -> None:
+    """Copy chunks as plain bytes. Last blocks that Blosc could not bit-shuffle go apart."""
+    rest = how.nbytes % np.maximum(how.blocksize, 1)
+    nitems = rest // np.maximum(how.typesize, 1)
+    rest[(how.mode != BIT_SHUFFLED) | (rest == how.nbytes) | ((nitems % 8 == 0) & (nitems > 0))] = 0
+    how = how._replace(nbytes=how.nbytes - rest)
+    mode = _copied(context, parts.runs(source, target, how.nbytes, 1), how, _BYTES)
+    apart, left = np.flatnonzero(rest), np.flatnonzero(mode < 0)
+    if apart.size:
+        ends = parts.runs((source + how.nbytes)[apart], (target + how.nbytes)[apart], rest[apart], 1)
+        _copied(context, ends, parts.plain_shuffles(apart.size), _BYTES)
     if left.size:
-        how = shuffles.take(left)
-        starts = unit_starts(how.nbytes)
-        tables = upload_tables(context, chunks.addresses[left], addresses[left], starts, *how)
+        starts = unit_starts(how.nbytes[left])
+        tables = upload_tables(context, source[left], target[left], starts, *how.take(left))
         context.device.launch("unshuffle", int(starts[-1]), (left.size, *tables))
-    return Chunks(rows, addresses, chunks.nbytes, rows)
 
 
 def shuffled(context: BatchContext, chunks: Chunks, mode: int, typesize: int, blocksize: int) -> Chunks:

@@ -81,7 +81,7 @@ class Boxes:
         return Boxes(**columns, nbytes=self.nbytes, lists=self.lists)
 
 
-def runs(source: Column, target: Column, n: int, nbytes: int) -> Boxes:
+def runs(source: Column, target: Column, n: int | Column, nbytes: int) -> Boxes:
     """Parts that are n elements next to each other in both memories."""
     none = np.zeros(source.size, np.int64)
     along, lists = none[None] + nbytes, none[None] - 1

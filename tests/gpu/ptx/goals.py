@@ -60,6 +60,7 @@ GOALS = {
     "2-D f8, order F": Goal(_case(*SQUARE, PLAIN, "f8", **F), 32),
     "2-D f4, order F, bit shuffle": Goal(_case(*SQUARE, BITS, **F), 65),
     "2-D c16, bit shuffle": Goal(_case(*SQUARE, BITS, "c16"), 107),
+    "2-D f4, bit shuffle, odd chunks": Goal(_case((602, 606), (301, 303), BITS), 75, 1.4),
     "2-D f4, steps": Goal(
         _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 154, 2.5 * IDEAL_SECTORS
     ),
