@@ -30,6 +30,14 @@ def hierarchy(store: Any, zarr_format: int, **kwargs: Any) -> gzarr.Group:
     return root
 
 
+def consolidated(store: Any, zarr_format: int, *paths: str) -> gzarr.Group:
+    """A hierarchy, consolidated at its root and at paths."""
+    root = hierarchy(store, zarr_format)
+    for path in ("", *paths):
+        gzarr.consolidate_metadata(store, path=path)
+    return root
+
+
 def documents(store: Any, path: str, zarr_format: int) -> Any:
     """What is consolidated at a path, or None."""
     prefix = f"{path}/" if path else ""
@@ -95,8 +103,7 @@ def test_a_consolidated_hierarchy_is_opened_and_walked_with_one_read(zarr_format
 @FORMATS
 def test_open_uses_consolidated_metadata_for_reading_only(zarr_format: int) -> None:
     store = {}
-    hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
+    consolidated(store, zarr_format)
     counting = CountingStore(MemoryStore(store))
     group = gzarr.open(counting, "r")
     counting.reset()
@@ -152,8 +159,7 @@ def test_an_array_at_the_root(zarr_format: int) -> None:
 
 def test_a_pickled_consolidated_group_is_one() -> None:
     store = MemoryStore()
-    hierarchy(store, 3)
-    gzarr.consolidate_metadata(store)
+    consolidated(store, 3)
     again = pickle.loads(pickle.dumps(gzarr.open_consolidated(store)))
     assert sorted(again) == ["a", "empty", "z"]
     with pytest.raises(ReadOnlyError, match="open_consolidated"):
@@ -233,9 +239,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_every_change_is_in_every_consolidated_group_above(zarr_format: int, change: str, make: Any) -> None:
     store = make()
-    root = hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
-    gzarr.consolidate_metadata(store, path="a")
+    root = consolidated(store, zarr_format, "a")
     readers = [
         gzarr.open_consolidated(store),
         gzarr.open_group(store, "r"),
@@ -259,8 +263,7 @@ def test_every_change_is_in_every_consolidated_group_above(zarr_format: int, cha
 @pytest.mark.parametrize("change", sorted(CHANGES))
 def test_changes_through_a_group_opened_with_its_consolidated_metadata(zarr_format: int, change: str) -> None:
     store = MemoryStore()
-    hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
+    consolidated(store, zarr_format)
     root = gzarr.open_group(store, "r+", use_consolidated=True)
     CHANGES[change](root)
     assert_true(store, zarr_format, "")
@@ -281,8 +284,7 @@ def test_a_change_in_a_store_below_reaches_the_groups_around_it(zarr_format: int
 
 @FORMATS
 def test_changes_of_other_processes_are_seen_where_the_store_has_generations(zarr_format: int, tmp_path: Path) -> None:
-    root = hierarchy(tmp_path, zarr_format)
-    gzarr.consolidate_metadata(tmp_path)
+    root = consolidated(tmp_path, zarr_format)
     reader = gzarr.open_group(tmp_path, "r")
     assert "new" not in reader
     root.create_group("new")
@@ -295,8 +297,7 @@ def test_changes_of_other_processes_are_seen_where_the_store_has_generations(zar
 @FORMATS
 def test_metadata_that_are_no_longer_consolidated_are_read_one_by_one(zarr_format: int) -> None:
     store = {}
-    hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
+    consolidated(store, zarr_format)
     reader = gzarr.open_group(store, "r")
     gzarr.create_group(store, overwrite=True, zarr_format=zarr_format).create_group("only")
     assert list(reader) == ["only"]
@@ -305,8 +306,7 @@ def test_metadata_that_are_no_longer_consolidated_are_read_one_by_one(zarr_forma
 @FORMATS
 def test_threads_that_change_one_hierarchy_leave_its_consolidated_metadata_true(zarr_format: int) -> None:
     store = MemoryStore()
-    root = hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
+    root = consolidated(store, zarr_format)
 
     def work(thread: int) -> None:
         rng = np.random.default_rng(thread)
@@ -337,8 +337,7 @@ def test_a_deletion_that_fails_midway_leaves_consolidated_metadata_true(zarr_for
             raise StoreError("the network is gone")
 
     store = Failing({})
-    root = hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
+    root = consolidated(store, zarr_format)
     with pytest.raises(StoreError, match="network"):
         del root["a"]
     assert_true(store, zarr_format, "")
@@ -405,9 +404,7 @@ def npy(folder: Path) -> Path:
 @pytest.mark.parametrize("how", COPIES)
 def test_consolidated_metadata_of_a_destination_has_its_copies(zarr_format: int, how: str, tmp_path: Path) -> None:
     store = MemoryStore()
-    hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
-    gzarr.consolidate_metadata(store, path="a")
+    consolidated(store, zarr_format, "a")
     readers = [gzarr.open_consolidated(store), gzarr.open_group(store, "r")]
     [everything(reader) for reader in readers]
     source = hierarchy({}, zarr_format)
@@ -424,9 +421,7 @@ def test_consolidated_metadata_of_a_destination_has_its_copies(zarr_format: int,
 @FORMATS
 def test_a_part_of_a_consolidated_hierarchy_is_copied_without_what_was_left_out(zarr_format: int) -> None:
     source, dest = MemoryStore(), MemoryStore()
-    hierarchy(source, zarr_format)
-    gzarr.consolidate_metadata(source)
-    gzarr.consolidate_metadata(source, path="a")
+    consolidated(source, zarr_format, "a")
     gzarr.copy_store(source, dest, excludes=["/y/", "^z/"])
     assert_true(dest, zarr_format, "", "a")
     assert sorted(gzarr.open_consolidated(dest)["a/b"]) == ["x"]
@@ -445,8 +440,7 @@ def test_a_copy_that_stops_midway_leaves_consolidated_metadata_true(zarr_format:
             super().set_many(items)
 
     store = Failing()
-    hierarchy(store, zarr_format)
-    gzarr.consolidate_metadata(store)
+    consolidated(store, zarr_format)
     with pytest.raises(CopyError, match="network"):
         gzarr.copy_store(hierarchy({}, zarr_format).store, store, dest_path="a", if_exists="skip")
     assert "a/a/b/x" in gzarr.open_group(store, use_consolidated=False)
@@ -455,8 +449,7 @@ def test_a_copy_that_stops_midway_leaves_consolidated_metadata_true(zarr_format:
 
 def test_what_opens_metadata_read_only_is_no_destination() -> None:
     store = MemoryStore()
-    hierarchy(store, 3)
-    gzarr.consolidate_metadata(store)
+    consolidated(store, 3)
     before = dict(store)
     frozen, source = gzarr.open_consolidated(store), gzarr.group({})
     source.create_array("q", data=[1])
