@@ -78,19 +78,24 @@ GPU u32 shuffled_byte(const Source &source, const Place &place, i64 i, u32 j) {
     return value;
 }
 
-GPU u32 plain_byte(const Source &source, i64 position) {
-    if (source.mode == PLAIN) return source.data[position];
-    Place place = locate(source, position);
-    if (place.at >= place.body) return place.block[place.at];
-    i64 i = (i64)divide((u64)place.at, source.typesize);
-    return shuffled_byte(source, place, i, (u32)(place.at - i * source.typesize));
-}
-
-// n <= 16 plain bytes, one by one, which is correct for every chunk. The loop is not unrolled, because it would become a
-// hundred times as long as the rest of a kernel.
+// n <= 16 plain bytes of a shuffled source, one by one. The loop is not unrolled, because it would become a hundred times
+// as long as the rest of a kernel.
 GPU Unit plain_bytes(const Source &source, i64 position, i64 n) {
     Unit unit = {0, 0};
+    Place place = locate(source, position);
+    i64 i = (i64)divide((u64)place.at, source.typesize);
+    u32 j = (u32)(place.at - i * source.typesize);
 #pragma unroll 1
-    for (int k = 0; k < n; k++) put(unit, k, plain_byte(source, position + k));
+    for (int k = 0; k < n; k++, place.at++) {
+        if (place.at == place.size) {
+            place = locate(source, position + k);
+            i = j = 0;
+        }
+        put(unit, k, place.at < place.body ? shuffled_byte(source, place, i, j) : place.block[place.at]);
+        if (++j == source.typesize) {
+            j = 0;
+            i++;
+        }
+    }
     return unit;
 }

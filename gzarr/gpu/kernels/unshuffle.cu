@@ -16,10 +16,15 @@ extern "C" __global__ void unshuffle(i64 n_chunks, const u64 *src, const u64 *ds
         i64 position = (unit - unit_start[chunk]) * 16;
         u8 *to = (u8 *)dst[chunk] + position;
         i64 left = source.nbytes - position;
-        if (left < 16) {
+        if (source.mode == PLAIN) {
+            const u8 *from = source.data + position;
+            if (left < 16) {
+                store_bytes(to, load_bytes(from, left), left);
+            } else {
+                store_unit(to, load_unit(from, source.data, source.data + source.nbytes));
+            }
+        } else if (left < 16) {
             store_bytes(to, plain_bytes(source, position, left), left);
-        } else if (source.mode == PLAIN) {
-            store_unit(to, load_unit(source.data + position, source.data, source.data + source.nbytes));
         } else {
             store_unit(to, plain_bytes(source, position, 16));
         }
