@@ -59,10 +59,13 @@ class Missing(NamedTuple):
         found = backend.xp.zeros(block.shape, bool)
         for value in self.others.values:
             found |= block == value
-        if self.others.low is not None:
-            found |= block < self.others.low
-        if self.others.high is not None:
-            found |= block > self.others.high
+        low, high = self.others.low, self.others.high
+        if low is not None and high is not None and low > high:
+            return found | ((block > high) & (block < low))
+        if low is not None:
+            found |= block < low
+        if high is not None:
+            found |= block > high
         return found
 
     def read(self, backend: Backend, start: Coords, shape: Coords) -> AnyArray:

@@ -248,7 +248,8 @@ class MissingData:
     values : tuple of scalar
         The elements that stand for it, other than NaN.
     low, high : scalar or None
-        Smaller and greater elements are no data either; None if there is no such limit.
+        Smaller and greater elements are no data either; None if there is no such limit. If ``low`` is greater, as of
+        unsigned numbers that are stored with a sign, those between are none.
     """
 
     values: tuple[Any, ...] = ()
@@ -277,6 +278,8 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
         given.append(meta.fill_value)
     low, high = (*_listed(attributes.get("valid_range")), None, None)[:2]
     limits = [attributes.get("valid_min", low), attributes.get("valid_max", high)]
+    if wrapped and limits != [None, None]:  # one that is not given is the end of the numbers without a sign
+        limits = [end if one is None else one for one, end in zip(limits, (0, -1), strict=True)]
     if dtype.kind in "iu":
         limits = _packed_limits(limits, attributes)
     elements = dict.fromkeys(_as_element(one, meta.data_type, wrapped=wrapped) for one in given)
@@ -301,10 +304,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _as_element(value: Any, data_type: DataType, *, wrapped: bool) -> Any:
-    """The element that a number in an attribute is, rounded to the precision of the type; None if it is none.
-
-    A wrapped one may be of the type with the other sign.
-    """
+    """The element that a number, wrapped if it may be of the other sign, is in a type's precision; None if none is."""
     with suppress(MetadataError, ValueError, TypeError, OverflowError):
         bits = 8 * data_type.dtype.itemsize
         if wrapped and type(value) is int and -1 << bits - 1 <= value < 1 << bits:

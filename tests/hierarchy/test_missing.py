@@ -77,6 +77,8 @@ BY_CONVENTION = [
     ("i2", {"valid_range": [0.1, 0.3], "scale_factor": 0.1}, [1, 2, 3]),
     ("i2", {"valid_range": [-2.9, 9.8], "scale_factor": -0.1}, [1, 2, 3]),
     ("i2", {"valid_range": [0, 10], "scale_factor": 0.1}, [1, 2, 3]),
+    ("i2", {"valid_range": [2, -3], "_Unsigned": "true"}, [-99, 2, 3, 30]),
+    ("i2", {"valid_min": 3, "_Unsigned": "true"}, [-99, 3, 30]),
     ("i2", {"missing_value": "text", "_FillValue": 1e9}, [-99, 1, 2, 3, 30]),
     ("f4", {"_FillValue": encode_mask(-99, np.dtype("f4"))}, [1, 2, 3, 30]),
     ("f4", {"missing_value": -99.0, "valid_range": [-100.0, 10.0]}, [1, 2, 3]),
