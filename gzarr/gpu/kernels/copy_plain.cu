@@ -47,6 +47,48 @@ template <int EACH> GPU void gather_part(const Part &part, const Turn<EACH> &tur
     }
 }
 
+// The first n of 16 bytes of items of T bytes that lie apart in the source.
+template <int T> GPU Words<16> gather_some(const u8 *at, i64 step, u32 n, u32 swap_unit) {
+    Words<16> words = {};
+    if (n >= 16) {
+        words = Gathered<T, 16 / T>{at, step}(0);
+    } else {
+#pragma unroll
+        for (u32 k = 0; k < 16 / T; k++, at += step) {
+            if (k * T < n) set_item<T>(words.at, k, load_words<T>(at));
+        }
+    }
+    if (swap_unit > 1) swap_words(words, swap_unit);
+    return words;
+}
+
+// A piece of a row at any address: 64 bytes, or the last 64 to 127; or a row of 16 to 63 bytes. Its windows are cut out of
+// what is gathered.
+template <int T> GPU void gather_piece(const Part &part, const i32 *__restrict__ lists, u32 unit, u32 swap_unit) {
+    if (unit >= part.rows.n_groups) return;
+    Turn<1> turn = find_units<1>(part, lists, unit);
+    u32 run = divide(unit, part.by), count = part.levels[0].count;
+    u32 n = run - divide(run, part.levels[0].by) * count == count - 1 ? part.rows.nbytes : 64;
+    const u8 *from = part.from + (u64)turn.from[0] * T;
+    u8 *to = part.to + (u64)turn.to[0] * T;
+    i64 step = (i64)(i32)part.item_step * T;
+    u32 shift = -(u32)(u64)to & 15;
+    Words<16> next, words = gather_some<T>(from, step, 16, swap_unit);
+    store_before(to, words, shift);
+#pragma unroll 1
+    for (u32 at = shift; at < n; at += 16, words = next) {
+        u32 gathered = at - shift + 16;
+        from += step * (16 / T);
+        if (gathered < n) next = gather_some<T>(from, step, n - gathered, swap_unit);
+        Words<16> window = cut_window(words, next, shift);
+        if (at + 16 <= n) {
+            store_words(to + at, window);
+        } else {
+            store_behind(to + at, window, n - at);
+        }
+    }
+}
+
 // fill: bytes, of which each unit of a missing chunk gets the first V.
 template <int V, int EACH> GPU void copy_part(const Part &part, const Turn<EACH> &turn, u32 swap_unit, const void *fill) {
     const u8 *from = part.from;
@@ -64,8 +106,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
     const Part &part = part_of(grid, blockIdx.x);
     u32 first = first_unit(grid, blockIdx.x);
     if (first >= part.n_units) {
-        if (part.kind >= IN_WINDOWS) {
-            copy_rows(part, first / BLOCK_UNITS * BLOCK_THREADS + threadIdx.x, swap, fill);
+        u32 unit = first / BLOCK_UNITS * BLOCK_THREADS + threadIdx.x;
+        switch (part.kind) {
+        case IN_PIECES: gather_piece<1>(part, lists, unit, swap); break;
+        case IN_PIECES + 1: gather_piece<2>(part, lists, unit, swap); break;
+        case IN_PIECES + 2: gather_piece<4>(part, lists, unit, swap); break;
+        default:
+            if (part.kind >= IN_WINDOWS) copy_rows(part, unit, swap, fill);
         }
         return;
     }

@@ -35,7 +35,8 @@ struct Blocks {
     u32 n_last;
 };
 
-// What is known of rows that are copied in windows: see windows.cuh.
+// What is known of rows that are copied in windows, see windows.cuh, or in pieces, of which nbytes and n_groups are known:
+// bytes of the last of a row, and how many there are in all.
 struct Rows {
     u32 from, to; // from one row to the next; the first level is of groups of rows
     u32 count; // along it
@@ -45,13 +46,13 @@ struct Rows {
     u32 ends; // number of the first unit at the ends of rows
 };
 
-enum { LISTED = 4, IN_WINDOWS = 64 };
+enum { LISTED = 4, IN_WINDOWS = 64, IN_PIECES = 128 };
 
 struct alignas(16) Part {
     const u8 *from; // of the part, or of the chunk if this is shuffled; null: the chunk is missing
     u8 *to;
     u32 kind;
-    u32 n_units; // 0 if the part is copied in windows
+    u32 n_units; // 0 if the part is copied in windows or pieces
     u32 n_levels; // and LISTED if any has an index list
     u32 per_run; // units
     Divisor by; // per_run
@@ -60,7 +61,7 @@ struct alignas(16) Part {
     u32 item_step; // from one item of a unit to the next in the source, in items, if they lie apart there
     union {
         Blocks blocks;
-        Rows rows; // if the kind is IN_WINDOWS + log2 V
+        Rows rows; // if the kind is IN_WINDOWS + log2 V, or IN_PIECES + log2 T
     };
     u32 from_start, to_start; // of the first unit, in units
     u32 n_blocks, unused;

@@ -32,8 +32,8 @@ _WINDOWS_FROM, _NARROW, _ROWS_EACH, _WARP = 32, 4, 8, 32
 _UNSHUFFLED_SHARE = 8
 #: Added to the number of levels of a part if one has an index list; see parts.cuh.
 _LISTED = 4
-#: Added to the kind of parts that are copied in windows; see parts.cuh.
-_IN_WINDOWS = 64
+#: Added to the kind of parts that are copied in windows, or in pieces of rows of so many bytes; see parts.cuh.
+_IN_WINDOWS, _IN_PIECES, _PIECE_NBYTES = 64, 128, 64
 #: Numbers of units are below this.
 _LIMIT = 1 << 31
 
@@ -196,14 +196,15 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     alone &= _UNSHUFFLED_SHARE * total * width >= shuffles.nbytes
     kind = np.where(mode == PLAIN, log_items, 8 * _log2(shuffles.typesize) + log_items)
     widths, steps = np.stack((width, width)), np.stack((~missing, np.ones_like(width), np.zeros_like(width)))
-    gathered = _gather(boxes, levels, (widths, steps), (mode == PLAIN) & ~missing)
-    kind[gathered] += 8 * _log2(widths[1] // width)[gathered]
+    gathered, last = _gather(boxes, levels, (widths, steps), (mode == PLAIN) & ~missing)
+    kind[gathered] += np.where(last > 0, _IN_PIECES, 8 * _log2(widths[1] // width)[gathered])
     odd = (mode == PLAIN) & (kind < 8) & (width <= _NARROW) & ~large & (extents < _LIMIT).all(axis=0)
     windows, rows = _windows(levels, extents[0], (widths, steps), odd)
     kind[windows] += _IN_WINDOWS
     table = _table(boxes, levels, (mode, kind, widths, steps))
     _add_blocks(table, boxes, shuffles, blocks)
     _add_rows(table, windows, rows)
+    _add_pieces(table, gathered[last > 0], last[last > 0])
     why = np.where(mode != PLAIN, SHUFFLED, np.where(narrow, TOO_NARROW, TOO_LARGE))
     return Descriptors(table, np.where(narrow | large | alone, why, mode))
 
@@ -345,39 +346,45 @@ def _units(
     return width, _log2(np.maximum(np.where(mode == PLAIN, width, items), 1))
 
 
-def _gather(boxes: Boxes, levels: Levels, units: tuple[Column, Column], plain: NDArray[np.bool_]) -> Column:
+def _gather(
+    boxes: Boxes, levels: Levels, units: tuple[Column, Column], plain: NDArray[np.bool_]
+) -> tuple[Column, Column]:
     """Make units of items that lie apart in the source, of parts whose axes are in another order there.
 
-    A run of theirs is along the axis that is contiguous in the source, so that what a warp reads at once is.
+    A run of theirs is along the axis that is contiguous in the source, so that what a warp reads at once is. Where they
+    would be narrow, they are pieces of rows.
 
     units: widths, in the source and in the target, and steps of units, both of which are changed.
 
     Returns
     -------
-    Column
-        Numbers of these parts.
+    tuple of Column
+        Numbers of these parts, and bytes of the last piece of their rows, 0 if they have none.
     """
     widths, steps = units
     along = (levels.source[1:] == levels.run) & (levels.target[1:] > 0) & ~levels.lists[:, 1:].any(axis=0)
-    room = boxes.target | np.bitwise_or.reduce(levels.target[1:]) | levels.counts[0] * levels.run | UNIT_NBYTES
+    row = levels.counts[0] * levels.run
+    low = _low_bit(boxes.target | np.bitwise_or.reduce(levels.target[1:]) | row | UNIT_NBYTES)
+    pieces = (low <= _NARROW) & (row >= UNIT_NBYTES)
     fits = plain & along.any(axis=0) & (levels.run == widths[0]) & (levels.target[0] == levels.run)
-    which = np.flatnonzero(fits & ~levels.lists[:, 0].any(axis=0) & (_low_bit(room) > levels.run))
+    which = np.flatnonzero(fits & ~levels.lists[:, 0].any(axis=0) & (pieces | (low > levels.run)))
     if not which.size:
-        return which
-    width, items = _low_bit(room)[which], (_low_bit(room) // levels.run)[which]
+        return which, which
+    pieces, low, row, run = pieces[which], low[which], row[which], levels.run[which]
+    width, nbytes = np.where(pieces, run, low), np.where(pieces, np.minimum(row, _PIECE_NBYTES), low)
     first = 1 + along.argmax(axis=0)[which]
     widths[1, which] = width
     steps[1:, which] = levels.target[first, which] // width, levels.source[0, which] // widths[0, which]
     levels.run[which] = levels.counts[first, which] * width
-    levels.counts[0, which] //= items
-    levels.source[0, which] *= items
-    levels.target[0, which] = width
+    levels.counts[0, which] //= nbytes // run
+    levels.source[0, which] *= nbytes // run
+    levels.target[0, which] = nbytes
     levels.reach[:, 0, which] = levels.counts[0, which] - 1
     levels.n[which] -= 1
+    at = np.arange(MAX_LEVELS)[:, None]
     for column in (levels.counts, levels.source, levels.target, *levels.lists, *levels.reach):
-        column[first, which] = column[0, which]
-        column[:-1, which] = column[1:, which]
-    return which
+        column[:-1, which] = column[at + (at >= first), which]
+    return which, np.where(pieces, nbytes + row % nbytes, 0)
 
 
 def _windows(
@@ -451,6 +458,13 @@ def _add_rows(table: NDArray[np.uint32], which: Column, rows: NDArray[np.uint32]
     table[which, 5] = 0
     table[which, 13:15], table[which, 15:20], table[which, N_BLOCKS] = table[which, 24:26], rows[:5].T, rows[5]
     table[which, 24:26] *= _ROWS_EACH
+
+
+def _add_pieces(table: NDArray[np.uint32], which: Column, last: Column) -> None:
+    """Add to descriptors how many bytes the last piece of a row has, and how many pieces there are."""
+    total = table[which, 5]
+    table[which, 5], table[which, 16], table[which, 18] = 0, last, total
+    table[which, N_BLOCKS] = -(-total.astype(np.int64) // BLOCK_THREADS)
 
 
 def _extent(levels: Levels, strides: Column, reach: Column) -> Column:

@@ -10,16 +10,9 @@
 
 const u32 ROWS_EACH = 8, ENDS_EACH = 4;
 
-// n <= 16 bytes, which lie in `nbytes` >= 32 that begin at `first` and may be read.
-GPU Words<16> load_window(const u8 *from, u32 n, const u8 *first, u32 nbytes) {
-    u32 shift = (u32)(u64)from & 15;
-    const u8 *block = (const u8 *)((u64)from & ~(u64)15);
-    if ((u32)(u64)block - (u32)(u64)first > nbytes - 32) {
-        Unit unit = load_bytes(from, n);
-        return {{(u32)unit.low, (u32)(unit.low >> 32), (u32)unit.high, (u32)(unit.high >> 32)}};
-    }
-    Words<16> words, low = load_words<16>(block), high = low;
-    if (n == 16 || shift + n > 16) high = load_words<16>(block + 16);
+// Bytes `shift` < 16 to `shift` + 15 of two pieces.
+GPU Words<16> cut_window(const Words<16> &low, const Words<16> &high, u32 shift) {
+    Words<16> words;
     const u32 all[] = {low.at[0], low.at[1], low.at[2], low.at[3], high.at[0], high.at[1], high.at[2], high.at[3]};
     u32 some[6], five[5];
 #pragma unroll
@@ -30,6 +23,19 @@ GPU Words<16> load_window(const u8 *from, u32 n, const u8 *first, u32 nbytes) {
 #pragma unroll
     for (int k = 0; k < 4; k++) words.at[k] = __byte_perm(five[k], five[k + 1], select);
     return words;
+}
+
+// n <= 16 bytes, which lie in `nbytes` >= 32 that begin at `first` and may be read.
+GPU Words<16> load_window(const u8 *from, u32 n, const u8 *first, u32 nbytes) {
+    u32 shift = (u32)(u64)from & 15;
+    const u8 *block = (const u8 *)((u64)from & ~(u64)15);
+    if ((u32)(u64)block - (u32)(u64)first > nbytes - 32) {
+        Unit unit = load_bytes(from, n);
+        return {{(u32)unit.low, (u32)(unit.low >> 32), (u32)unit.high, (u32)(unit.high >> 32)}};
+    }
+    Words<16> low = load_words<16>(block), high = low;
+    if (n == 16 || shift + n > 16) high = load_words<16>(block + 16);
+    return cut_window(low, high, shift);
 }
 
 // The first n < 16 bytes, which end at a multiple of 16.

@@ -51,3 +51,16 @@ def test_rows_are_written_in_windows(nbytes: int) -> None:
         swap = nbytes if more % 2 else 0
         case = Case((2, 11, n), *sources, (*inside, nbytes), *targets, (*outside, nbytes), nbytes, swap, fill)
         assert check(case) == ["copy_plain"]
+
+
+@pytest.mark.parametrize("nbytes", [1, 2, 4])
+def test_rows_of_items_that_lie_apart_are_written_in_pieces(nbytes: int) -> None:
+    """Rows of all lengths, at all addresses, of a chunk that ends with their last items."""
+    rng = np.random.default_rng(5)
+    for more in range(32):
+        n, pitch = 16 + more * 5, (17 + more * 5 + more % 3) * nbytes
+        chunk = at_offset(rng.integers(0, 256, 19 * n * nbytes, np.uint8), nbytes)
+        target, swap = at_offset(np.zeros(19 * pitch, np.uint8), nbytes), nbytes if more % 2 else 0
+        strides, targets = (nbytes, 19 * nbytes), (target, [more % 3 * nbytes], (pitch, nbytes))
+        case = Case((19, n), [chunk], [Shuffle()], [0], strides, *targets, nbytes, swap, np.zeros(nbytes, np.uint8))
+        assert check(case) == ["copy_plain"]

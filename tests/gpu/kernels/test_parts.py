@@ -69,6 +69,12 @@ def test_units_are_as_wide_as_addresses_allow(address: int, kind: int) -> None:
         assert described((n,), (address, (4,)), (1024, (4,)), 4)[1][KIND] == wanted
 
 
+@pytest.mark.parametrize(("n", "last", "count"), [(131, 67, 66), (63, 63, 33), (128, 64, 66)])
+def test_rows_of_items_that_lie_apart_are_cut_into_pieces(n: int, last: int, count: int) -> None:
+    mode, part = described((33, n), (1024, (1, 33)), (4097, (n, 1)), 1)
+    assert (mode, part[KIND], part[UNITS], part[PER_RUN], part[16], part[18]) == (PLAIN, 128, 0, 33, last, count)
+
+
 @pytest.mark.parametrize(
     ("mode", "typesize", "address", "items"),
     [

@@ -55,18 +55,20 @@ GOALS = {
     "2-D u2, bit shuffle": Goal(_case(*SQUARE, BITS, "u2"), 71),
     "2-D f4, bit shuffle": Goal(_case(*SQUARE, BITS), 65),
     "2-D f8, bit shuffle": Goal(_case(*SQUARE, BITS, "f8"), 77),
-    "2-D u1, order F": Goal(_case(*SQUARE, PLAIN, "u1", **F), 85),
-    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 38),
+    "2-D u1, order F": Goal(_case(*SQUARE, PLAIN, "u1", **F), 87),
+    "2-D f4, order F": Goal(_case(*SQUARE, PLAIN, **F), 39),
     "2-D f8, order F": Goal(_case(*SQUARE, PLAIN, "f8", **F), 32),
     "2-D f4, order F, bit shuffle": Goal(_case(*SQUARE, BITS, **F), 65),
     "2-D c16, bit shuffle": Goal(_case(*SQUARE, BITS, "c16"), 107),
     "2-D f4, bit shuffle, odd chunks": Goal(_case((602, 606), (301, 303), BITS), 75, 1.4),
     "2-D f4, steps": Goal(
-        _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 154, 2.5 * IDEAL_SECTORS
+        _case(*SQUARE, PLAIN)._replace(select=lambda array: array[::2, ::2]), 158, 2.5 * IDEAL_SECTORS
     ),
     "odd rows of u1": Goal(_case(*ODD, PLAIN, "u1"), 70, 1.1, sample=all_warps),
     "odd rows of u2": Goal(_case(*ODD, PLAIN, "u2"), 63, 1.1, sample=all_warps),
     "odd rows of f4": Goal(_case(*ODD, PLAIN), 59, 1.1, sample=all_warps),
+    "odd rows of u1, order F": Goal(_case(*ODD, PLAIN, "u1", **F), 112, 1.5, sample=all_warps),
+    "odd rows of f4, order F": Goal(_case(*ODD, PLAIN, **F), 78, 1.2, sample=all_warps),
     "write odd rows of u1": Goal(_case(*ODD, None, "u1"), 71, 1.4, "write", ("copy_plain",), all_warps),
     "write 2-D f4": Goal(_case(*SQUARE, None), 40, verb="write", kernels=("copy_plain",)),
     "write 2-D u2, byte shuffle": Goal(_case(*SQUARE, BYTES, "u2"), 45, 0.6, "write", ("shuffle",)),
