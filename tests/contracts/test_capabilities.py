@@ -282,11 +282,8 @@ class Deflated(storage.WrapperStore):
 def deflated_in(tmp_path: Path) -> list[tuple[Deflated, storage.Store]]:
     """Stores that deflate, each with a store to be used."""
     local, memory = Deflated(storage.LocalStore(tmp_path / "x")), Deflated(storage.MemoryStore())
-    inner, tied, cached = (
-        Deflated(storage.MemoryStore()),
-        Deflated(storage.MemoryStore()),
-        Deflated(storage.LocalStore(tmp_path / "y")),
-    )
+    inner, tied = Deflated(storage.MemoryStore()), Deflated(storage.MemoryStore())
+    cached = Deflated(storage.LocalStore(tmp_path / "y"))
     return [
         (local, local),
         (memory, memory),
@@ -382,17 +379,9 @@ class Through(storage.WrapperStore):
 def test_placement_says_which_capabilities_are_missing(tmp_path: Path) -> None:
     plain = gzarr.create_array(storage.LocalStore(tmp_path), data=VALUES, device="cpu", **LAYOUTS["sharded"])
     assert "no versions" not in str(plain.placement)
-    reasons = [
-        row.why
-        for row in gzarr.open_array(
-            inverting(storage.LocalStore)(tmp_path / "x"),
-            mode="w",
-            device="cpu",
-            shape=(48, 48),
-            dtype="i4",
-            **LAYOUTS["sharded"],
-        ).placement
-    ]
+    store = inverting(storage.LocalStore)(tmp_path / "x")
+    changed = gzarr.create_array(store, data=VALUES, device="cpu", **LAYOUTS["sharded"])
+    reasons = [row.why for row in changed.placement]
     assert "shards are read whole: the store has no versions" in reasons
     assert "by the reference path: objects of this store are replaced one by one" in reasons
 

@@ -106,23 +106,10 @@ def test_colours_of_each_channel_are_named(tmp_path: Path) -> None:
 
 def test_imagej_tags(tmp_path: Path) -> None:
     data = data_of(2, 5, 2, 20, 30)
-    tifffile.imwrite(
-        tmp_path / "a.tif",
-        data,
-        imagej=True,
-        resolution=(4, 2),
-        metadata={
-            "axes": "TZCYX",
-            "spacing": 1.5,
-            "unit": "um",
-            "finterval": 0.1,
-            "Ranges": (0.0, 100.0, 5.0, 50.0),
-            "LUTs": [
-                np.outer([1, 0, 0], np.arange(256)).astype("u1"),
-                np.outer([0, 1, 1], np.arange(256)).astype("u1"),
-            ],
-        },
-    )
+    tables = [np.outer(color, np.arange(256)).astype("u1") for color in ([1, 0, 0], [0, 1, 1])]
+    metadata = {"axes": "TZCYX", "spacing": 1.5, "unit": "um", "finterval": 0.1}
+    metadata |= {"Ranges": (0.0, 100.0, 5.0, 50.0), "LUTs": tables}
+    tifffile.imwrite(tmp_path / "a.tif", data, imagej=True, resolution=(4, 2), metadata=metadata)
     image = converted(tmp_path / "a.tif")
     assert image.scale(0) == {"t": 0.1, "c": 1.0, "z": 1.5, "y": 0.5, "x": 0.25}
     assert set(image.units.values()) == {"second", "micrometer", None}

@@ -32,14 +32,8 @@ def arrays(draw, formats=(2, 3)):
     zarr_format = draw(st.sampled_from(formats))
     options = draw(layouts(shape, zarr_format))
     fill = None if zarr_format == 2 and draw(st.booleans()) else filled(dtype, (1,), draw(st.integers(0, 5)))[0]
-    z = gzarr.create_array(
-        shape=shape,
-        dtype=str if dtype == "str" else dtype,
-        fill_value=fill,
-        zarr_format=zarr_format,
-        attributes=draw(st.sampled_from([{}, {"a": [1, {"b": None}]}])),
-        **options,
-    )
+    options |= {"fill_value": fill, "attributes": draw(st.sampled_from([{}, {"a": [1, {"b": None}]}]))}
+    z = gzarr.create_array(shape=shape, dtype=str if dtype == "str" else dtype, zarr_format=zarr_format, **options)
     data = filled(dtype, shape, 7)
     if draw(st.booleans()) and shape:
         part = tuple(slice(draw(st.integers(0, n)), draw(st.integers(0, n))) for n in shape)

@@ -122,13 +122,9 @@ def test_every_byte_changed(chain, mask):
 @pytest.mark.parametrize("nbytes", [0, 1, 59, 61, 120, 6000])
 def test_a_chunk_that_decodes_to_the_wrong_size(chain, nbytes):
     keywords, _, _ = chain
-    other = gzarr.array(
-        np.ones(max(nbytes, 1), "u1"),
-        store={},
-        chunks=max(nbytes, 1),
-        zarr_format=keywords.get("zarr_format", 3),
-        compressors=keywords.get("compressors", keywords.get("compressor", "auto")),
-    )
+    compressors = keywords.get("compressors", keywords.get("compressor", "auto"))
+    like = {"zarr_format": keywords.get("zarr_format", 3), "compressors": compressors}
+    other = gzarr.array(np.ones(max(nbytes, 1), "u1"), store={}, chunks=max(nbytes, 1), **like)
     z, key = make(keywords)
     z.store[key] = other.store["0" if z.zarr_format == 2 else "c/0"] if nbytes else b""
     expect_error(z, key, "")

@@ -22,13 +22,9 @@ def location(request):
 
 
 def make(location="end", **keywords):
-    return gzarr.create_array(
-        {},
-        data=DATA,
-        chunks=(2, 4),
-        shards={"shape": (8, 8), "index_location": location},
-        **{"compressors": codecs.Crc32cCodec(), **keywords},
-    )
+    shards = {"shape": (8, 8), "index_location": location}
+    keywords = {"compressors": codecs.Crc32cCodec(), **keywords}
+    return gzarr.create_array({}, data=DATA, chunks=(2, 4), shards=shards, **keywords)
 
 
 def entries(shard, location):

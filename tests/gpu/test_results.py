@@ -79,14 +79,8 @@ def test_reads_into_results_of_every_layout(read: tuple[Any, ...]) -> None:
 
 def test_chunks_of_one_batch_may_be_encoded_in_different_ways(tmp_path: Path) -> None:
     """Frames of Blosc that are shuffled and frames that are not, missing chunks, and the short last chunk."""
-    stored = gzarr.create_array(
-        LocalStore(tmp_path),
-        data=ROWS[:85],
-        chunks=(10, 24),
-        compressor=COMPRESSORS["blosc"],
-        device="cpu",
-        fill_value=9,
-    )
+    options: dict[str, Any] = {"compressor": COMPRESSORS["blosc"], "device": "cpu", "fill_value": 9}
+    stored = gzarr.create_array(LocalStore(tmp_path), data=ROWS[:85], chunks=(10, 24), **options)
     for number, frame in ((2, "shuffled blosc"), (4, "stored blosc"), (5, "blosclz")):
         (tmp_path / "c" / str(number) / "0").write_bytes(COMPRESSORS[frame].encode(ROWS[10 * number :][:10].copy()))
     (tmp_path / "c" / "6" / "0").unlink()

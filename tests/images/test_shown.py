@@ -38,13 +38,9 @@ def test_of_what_a_filter_made(dtype: str, tmp_path: Path) -> None:
 
 
 def test_of_frames_that_were_appended(tmp_path: Path) -> None:
-    with gzarr.images.ImageWriter(
-        tmp_path / "run.zarr",
-        shape=(2, 20, 30),
-        dtype="u2",
-        axes="tcyx",
-        channels=["a", {"label": "b", "window": (0, 9)}],
-    ) as writer:
+    channels = ["a", {"label": "b", "window": (0, 9)}]
+    options: Any = {"shape": (2, 20, 30), "dtype": "u2", "axes": "tcyx", "channels": channels}
+    with gzarr.images.ImageWriter(tmp_path / "run.zarr", **options) as writer:
         writer.append(_DATA)
     assert _starts(gzarr.images.open_image(tmp_path / "run.zarr")) == [(0, 599), (0, 9)]
 

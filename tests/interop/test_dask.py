@@ -133,14 +133,8 @@ def test_to_zarr_creates(tmp_path):
 
 
 def test_to_zarr_with_a_component_and_shards(tmp_path):
-    back = to_zarr(
-        da.from_array(DATA, chunks=(7, 9)),
-        tmp_path / "g.zarr",
-        "a/b",
-        chunks=(8, 10),
-        shards=(16, 20),
-        return_stored=True,
-    )
+    source, chunks = da.from_array(DATA, chunks=(7, 9)), {"chunks": (8, 10), "shards": (16, 20)}
+    back = to_zarr(source, tmp_path / "g.zarr", "a/b", **chunks, return_stored=True)
     np.testing.assert_array_equal(back.compute(), DATA)
     assert gzarr.open_group(tmp_path / "g.zarr", "r")["a/b"].shards == (16, 20)
 

@@ -102,17 +102,10 @@ def test_crops_of_arrays_of_unequal_shapes(device, pad, n, memory):
     data = pictures(low=7 if pad is not None else 9)
     labels = [one.astype("i8") * 1000 for one in data]
     pads = {"image": pad, "label": -1} if isinstance(pad, int) else pad
-    loader = gzarr.Loader(
-        {
-            "image": [stored(one, k) for k, one in enumerate(data)],
-            "label": [stored(one, k + 1) for k, one in enumerate(labels)],
-        },
-        8,
-        crops=gzarr.Crops(size, n=n, pad=pads),
-        shuffle=n is None,
-        memory=memory,
-        device=device,
-    )
+    images = [stored(one, k) for k, one in enumerate(data)]
+    arrays = {"image": images, "label": [stored(one, k + 1) for k, one in enumerate(labels)]}
+    crops = gzarr.Crops(size, n=n, pad=pads)
+    loader = gzarr.Loader(arrays, 8, crops=crops, shuffle=n is None, memory=memory, device=device)
     covered = [np.zeros(one.shape, int) for one in data]
     count = 0
     for step, batch in enumerate(loader):

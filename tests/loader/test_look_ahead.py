@@ -105,12 +105,8 @@ def test_every_direct_batch_is_there_when_it_is_ready(data: st.DataObject) -> No
     blocks = data.draw(st.integers(1, 6))
     steps = data.draw(st.lists(st.integers(1, blocks), min_size=1, max_size=3))
     with first_horizon(data.draw(st.integers(1, 60))):
-        run(
-            DirectPlanner(boxes_epoch(boxes, size, batch, grid), blocks),
-            blocks * batch,
-            steps,
-            data.draw(st.integers(0, 2)),
-        )
+        planner = DirectPlanner(boxes_epoch(boxes, size, batch, grid), blocks)
+        run(planner, blocks * batch, steps, data.draw(st.integers(0, 2)))
 
 
 def test_blocks_that_fit_into_memory_are_decoded_once() -> None:

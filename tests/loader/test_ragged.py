@@ -29,14 +29,8 @@ def test_rows_are_filled_up_or_cut_off(device, shuffle, memory, length, trailing
     values = RNG.integers(1, 99, (OFFSETS[-1] + 5, *trailing)).astype("i4")
     stored = gzarr.array(values, chunks=(37, *[2 for _ in trailing]))
     ragged = gzarr.Ragged(stored, OFFSETS, length=length, pad=-1)
-    loader = gzarr.Loader(
-        {"text": ragged, "id": np.arange(len(LENGTHS))},
-        8,
-        shuffle=shuffle,
-        memory=memory,
-        device=device,
-        block_chunks=3,
-    )
+    arrays = {"text": ragged, "id": np.arange(len(LENGTHS))}
+    loader = gzarr.Loader(arrays, 8, shuffle=shuffle, memory=memory, device=device, block_chunks=3)
     seen = []
     for batch in loader:
         ids = host(batch["id"])

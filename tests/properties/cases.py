@@ -208,17 +208,8 @@ def cases(draw: Any, layouts: tuple[str, ...] = LAYOUTS, dtypes: tuple[Any, ...]
     fills = fill_values(dtype)
     if layout.startswith("v2") and numpy_dtype(dtype).kind != "O":
         fills = [*fills, None]
-    return Case(
-        layout,
-        shape,
-        chunks,
-        factors,
-        dtype,
-        draw(st.sampled_from(fills)),
-        draw(st.booleans()),
-        draw(st.booleans()),
-        cuts,
-    )
+    fill, flags = draw(st.sampled_from(fills)), (draw(st.booleans()), draw(st.booleans()))
+    return Case(layout, shape, chunks, factors, dtype, fill, *flags, cuts)
 
 
 @st.composite

@@ -46,14 +46,8 @@ def test_peers_are_timed_beside_gzarr_and_tables_are_written(tmp_path: Path) -> 
     table = tmp_path / "table.md"
     table.write_text("before\n<!-- cpu: generated -->\nold\n<!-- end -->\nafter\n")
     wanted = ["--only", "open an array", "--only", "20 ms", "--only", "80 small"]
-    done = bench(
-        "--peers",
-        "gzarr,gzarr in zarr,zarr,tensorstore,zarr 2",
-        "--table",
-        str(table),
-        *wanted,
-        cache=tmp_path / "cache",
-    )
+    peers = ["--peers", "gzarr,gzarr in zarr,zarr,tensorstore,zarr 2"]
+    done = bench(*peers, "--table", str(table), *wanted, cache=tmp_path / "cache")
     assert done.returncode == 0, done.stderr
     text = table.read_text()
     assert text.startswith("before\n")

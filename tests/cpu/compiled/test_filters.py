@@ -215,15 +215,8 @@ def test_numbers_are_scaled_and_cast_as_by_the_codecs_of_zarr(
 def test_damage_of_scaled_numbers_is_refused_as_by_the_codec(tmp_path: Path) -> None:
     for native in (True, False):
         with config.set({"cpu.native": native}):
-            array = gzarr.create_array(
-                tmp_path,
-                shape=8,
-                chunks=4,
-                dtype="i4",
-                filters=ScaleOffsetCodec(0, 2),
-                compressors=None,
-                overwrite=True,
-            )
+            codecs: dict[str, Any] = {"filters": ScaleOffsetCodec(0, 2), "compressors": None}
+            array = gzarr.create_array(tmp_path, shape=8, chunks=4, dtype="i4", **codecs, overwrite=True)
             array[...] = np.arange(8)
             (tmp_path / "c" / "1").write_bytes(np.array([2, 3, 4, 5], "<i4").tobytes())
             with pytest.raises(ChunkError, match="3 is not a multiple of scale 2"):

@@ -15,18 +15,8 @@ TIMEOUT_S = 60
 
 @pytest.mark.parametrize("case", ["damaged_chunk_is_named", "truncated", "flipped"])
 def test_damage(cuda: Any, case: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        case,
-        str(HERE / "damage.py"),
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += ["-k", case, str(HERE / "damage.py")]
     done = subprocess.run(command, cwd=HERE.parents[2], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     assert " passed" in done.stdout

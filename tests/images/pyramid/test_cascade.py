@@ -25,18 +25,8 @@ def make_levels(
     for number, step in enumerate([(1,) * len(shape), *factors]):
         shape = tuple(-(-n // f) for n, f in zip(shape, step, strict=True))
         size = chunks[number] if isinstance(chunks, list) else chunks
-        levels.append(
-            gzarr.create_array(
-                store,
-                name=str(number),
-                shape=shape,
-                dtype="u2",
-                chunks=size,
-                shards=shards,
-                compressors=None,
-                **options,
-            )
-        )
+        more = {"dtype": "u2", "chunks": size, "shards": shards, "compressors": None, **options}
+        levels.append(gzarr.create_array(store, name=str(number), shape=shape, **more))
     return levels
 
 
