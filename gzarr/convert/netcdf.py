@@ -151,7 +151,9 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
     if array.zarr_format == 2 and ATTRIBUTE in source.attributes and array.fill_value is not None:
         mask = array.fill_value  # whatever the attribute says, as in xarray
     plain = np.dtype(dtype)
-    fill = extra.pop(MASK, None) if mask is None or dtype is str else plain.type(decode_mask(mask, plain))
+    fill = extra.pop(MASK, None)  # of times, which have one of their own
+    if fill is None and mask is not None and dtype is not str:
+        fill = plain.type(decode_mask(mask, plain))
     chunks = [max(min(c, n), 1) for c, n in zip(array.chunks, source.shape, strict=True)]
     variable = group.createVariable(
         name,

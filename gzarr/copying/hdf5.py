@@ -354,7 +354,7 @@ def plain_attributes(source: Source) -> dict[str, Any]:
     if array.zarr_format == 2 and ATTRIBUTE in attributes and array.fill_value is not None:
         mask = array.fill_value  # xarray takes it for missing data
     if mask is not None and array.dtype.kind not in "mM":  # HDF5 has no such type
-        attributes[MASK] = str(mask) if array.dtype.kind in "UT" else np.array(mask, array.dtype)
+        attributes[MASK] = str(mask) if array.dtype.kind in "UTO" else np.array(mask, array.dtype)
     return split_names(attributes, None, len(source.shape))[0]
 
 

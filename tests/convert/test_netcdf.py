@@ -195,10 +195,10 @@ def test_the_fill_value_of_v2_counts(tmp_path):
         assert file["data"][:].tolist() == [0, 1, None]
 
 
-def test_types_that_netcdf_has_not_are_stored_as_xarray_does(tmp_path):
-    root = gzarr.group()
+def test_types_that_netcdf_has_not_are_stored_as_xarray_does(tmp_path, zarr_format):
+    root = gzarr.group(zarr_format=zarr_format)
     root.array("flag", data=np.array([True, False]))
-    root.array("when", data=np.array(["2020-01-02", "NaT"], "M8[D]"))
+    root.array("when", data=np.array(["2020-01-02", "NaT"], "M8[D]"), attributes={"_ARRAY_DIMENSIONS": ["x"]})
     root.array("text", data=np.array(["a", "bcd"]))
     root.array("bytes", data=np.array([b"a", b"bcd"]))
     root.array("big", data=np.arange(3, dtype=">i4"))

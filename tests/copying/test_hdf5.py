@@ -229,6 +229,7 @@ def test_missing_data_are_marked_by_plain_values(tmp_path, zarr_format):
         ("?", True),
         ("M8[s]", 0),
         ("m8[s]", 0),
+        (str, "-"),
     ],
 )
 def test_missing_data_of_every_type_go_to_hdf5_and_back(tmp_path, dtype, fill):
