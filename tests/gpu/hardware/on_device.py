@@ -27,8 +27,8 @@ _ALIGNMENT = 64
 
 
 def pointed(named: Mapping[str, Any], table: str, sizes: str) -> list[tuple[int, int]]:
-    """The bytes that every row of a table of addresses stands for: where they begin, and where they end."""
-    pairs = zip(named[table].tolist(), named[sizes].tolist(), strict=True)
+    """Where the bytes of each row of a table of addresses begin and end. sizes: a table, or one number for all."""
+    pairs = zip(named[table].tolist(), np.broadcast_to(named[sizes], named[table].shape).tolist(), strict=True)
     return [(low, low + nbytes) for low, nbytes in pairs]
 
 
