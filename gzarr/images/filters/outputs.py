@@ -24,7 +24,7 @@ from gzarr.images.new_levels import level_keywords, nodata_keywords
 from gzarr.images.ome.documents import Multiscale, place_name
 from gzarr.images.pyramid.building import Build, make_build
 from gzarr.images.pyramid.downsample import GAUSSIAN
-from gzarr.images.pyramid.making import check_image, first_level, is_finished, new_group, with_others
+from gzarr.images.pyramid.making import check_image, first_level, is_finished, may_go_on, new_group, with_others
 from gzarr.images.pyramid.recipes import Recipe
 
 #: Attributes that say where elements lie, as CF, rioxarray and GDAL have them.
@@ -168,17 +168,22 @@ class OutputKind(NamedTuple):
         return {**keywords, **recorded, "attributes": attributes}
 
 
-def new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:
-    """An output at a path: an array, or an image with level 0. Raises: ContainsNodeError."""
-    return with_others(recipe.part, lambda: _new_output(kind, out, recipe))
+def new_output(kind: OutputKind, out: Any, recipe: Recipe, *, is_first: bool) -> Array | Image:
+    """An output at a path: an array, or an image with level 0. Raises: ContainsNodeError.
+
+    is_first: of several, of which it is the last to be finished.
+    """
+    return with_others(recipe.part, lambda: _new_output(kind, out, recipe, is_first=is_first))
 
 
-def _new_output(kind: OutputKind, out: Any, recipe: Recipe) -> Array | Image:
+def _new_output(kind: OutputKind, out: Any, recipe: Recipe, *, is_first: bool) -> Array | Image:
     if kind.multiscale is not None:
         return _new_image(kind, kind.multiscale, out, recipe)
     if recipe.resume:
         with suppress(ArrayNotFoundError):
-            return open_array(out, "r+")
+            found = open_array(out, "r+")
+            if not is_first or may_go_on(found, recipe.part):  # what is whole may be anything
+                return found
     return create_array(**{**kind.recording(None), "store": out, "overwrite": recipe.overwrite})
 
 

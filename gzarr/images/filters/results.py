@@ -291,8 +291,10 @@ def write_results(mapping: BoxMapping, places: Sequence[Any], given: ResultKeywo
         if not existing and 0 not in mapping.shape:  # nothing is created that cannot be filled
             plan_units(_least(mapping, kind, trial), recipe.max_nbytes, 1)
     outputs = [
-        (place if isinstance(place, (Array, Image)) else new_output(kind, place, recipe)).to(mapping.backend)
-        for place, kind in zip(places, kinds, strict=True)
+        (place if isinstance(place, (Array, Image)) else new_output(kind, place, recipe, is_first=n == 0)).to(
+            mapping.backend
+        )
+        for n, (place, kind) in enumerate(zip(places, kinds, strict=True))
     ]
     if 0 in mapping.shape or (recipe.part is not None and is_finished_image(outputs[0], places[0])):
         return outputs

@@ -34,6 +34,7 @@ from gzarr.images.image import Image, open_image
 from gzarr.images.labels.components import BlockObjects, Link, Side, look_up, places_in
 from gzarr.images.pyramid.building import Build
 from gzarr.images.pyramid.device_memory import sharing
+from gzarr.images.pyramid.making import may_go_on
 from gzarr.images.pyramid.recipes import Recipe, shared_part
 from gzarr.images.pyramid.rounds import build_rounds
 from gzarr.images.tasks import limit_of, run_tasks, with_memory
@@ -215,11 +216,10 @@ def find_output(request: LabelRequest, source: LabelSource) -> LabelOutput:
     out = request.out
     if isinstance(out, (str, os.PathLike)):
         store, path, *_ = reach_node(out, None, "a", "cpu", {})
-        if not (request.recipe.resume and isinstance(read_node(store, path), ArrayMeta)):
+        out = open_array(out, "r+") if request.recipe.resume and isinstance(read_node(store, path), ArrayMeta) else None
+        if out is None or not may_go_on(out, request.recipe.part):
             check_free(store, path)
-            unit = request.chunks or getattr(source.array, "shards", None) or source.chunks
-            return LabelOutput(tuple(unit), 8)
-        out = open_array(out, "r+")
+            return LabelOutput(tuple(request.chunks or getattr(source.array, "shards", None) or source.chunks), 8)
     array = out[0] if isinstance(out, Image) else out
     if not isinstance(array, Array):
         raise TypeError(f"out must be an array, an image or a path, got {type(out).__name__}")

@@ -1,7 +1,7 @@
 """Segments large images with a function for blocks, such as a network: blocks overlap, and their objects are merged."""
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import product
 from tempfile import TemporaryDirectory
@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from gzarr.api.namespaces import array_namespace
+from gzarr.api.open import open_array
 from gzarr.backend import Array as AnyArray
+from gzarr.errors import ArrayNotFoundError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.options import check_keywords
 from gzarr.images.blocks import BlockGrid
@@ -96,6 +98,9 @@ def segment(
         if work is None:
             work = f"{stack.enter_context(TemporaryDirectory(prefix='gzarr-segment-'))}/blocks.zarr"
             kwargs.pop("resume", None)
+        elif kwargs.get("resume") and not isinstance(work, Array):
+            with suppress(ArrayNotFoundError):  # it may be whole, and the labels not
+                work = open_array(work, "r+")
         blocks = write_result(mapping, work, {**kwargs, "dtype": None})
         assert isinstance(blocks, Array)
         names = ("max_nbytes", "max_device_nbytes", "resume", "progress")

@@ -71,6 +71,11 @@ def is_begun(group: Group, first: str) -> bool:
     return read_marks(group.store, group.path) is not None or is_bare(group, first)
 
 
+def may_go_on(array: Array, part: JobPart | None) -> bool:
+    """Whether an array can be what an unfinished call has begun: it has notes, or no chunks. Others may have been."""
+    return part is not None or read_marks(array.store, array.path) is not None or not array.nchunks_initialized
+
+
 def first_level(group: Group, multiscale: Multiscale, level: Mapping[str, Any], *, resume: bool) -> Array:
     """Level 0 of a new image, or with ``resume`` that of one that was not finished, which must be the same.
 

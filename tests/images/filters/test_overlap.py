@@ -511,6 +511,10 @@ def test_notes_of_parts_that_one_process_took_over_are_gone(tmp_path: Path) -> N
     out = tmp_path / "out.zarr"
     map_blocks(np.negative, z, out, part=(0, 2))
     made = map_blocks(np.negative, z, out, resume=True)
+    with pytest.raises(
+        gzarr.errors.ContainsArrayError, match="pass overwrite=True to replace it"
+    ):  # what is whole may be anything
+        map_blocks(np.square, z, out, resume=True)
     np.testing.assert_array_equal(made[...], -z[...])
     for part in range(2):  # of another job in the same place
         map_blocks(np.square, z, made, part=(part, 2))

@@ -70,6 +70,7 @@ def test_an_interrupted_segmentation_goes_on_where_it_was(tmp_path: Path) -> Non
     images.segment(logged, z, out, **how)
     np.testing.assert_array_equal(out[...], ndi.label(data > 150)[0])
     assert log.stat().st_size <= 9 + 1 + 3  # every block once, the one that failed, a trial of each call
+    images.segment(logged, z, out, **how)  # killed between its blocks, which are whole, and its labels
 
 
 @pytest.mark.parametrize("wrong", [lambda b: b, lambda b: np.zeros((2, 2), int), lambda b: None])
