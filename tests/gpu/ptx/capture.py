@@ -1,5 +1,6 @@
 """An emulated device that interprets some warps of every launch, and compares what they store with the host's build."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -53,6 +54,14 @@ def all_warps(grid: Grid, n_threads: int) -> Sequence[int]:
     return range(grid.blocks[0] * grid.block_threads // 32)
 
 
+#: Of memory that CUDA allocates (CUDA C++ Programming Guide, "Device Memory Accesses").
+ALIGNMENT = 256
+
+
+def _aligned(memory: Any) -> Any:
+    return memory[-memory.ctypes.data % ALIGNMENT :]
+
+
 class PtxDevice(EmulatedDevice):
     """Loads and stores must lie within what the device has allocated, or in arrays whose address it was asked for.
 
@@ -68,6 +77,16 @@ class PtxDevice(EmulatedDevice):
         self.runs: list[Launch] = []
         self._known: list[tuple[int, int]] = []
         self._one_at_a_time = new_lock()
+
+    def allocate(self, nbytes: int) -> Any:
+        """A new block, aligned as those of CUDA."""
+        return _aligned(super().allocate(nbytes + ALIGNMENT))[:nbytes]
+
+    def result(self, shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any = None) -> Any:
+        """An uninitialized array, aligned as those of CUDA."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        memory = super().result((nbytes + ALIGNMENT,), np.dtype(np.uint8), stream)
+        return _aligned(memory)[:nbytes].view(dtype).reshape(shape)
 
     def empty(self, nbytes: int) -> NDArray[np.uint8]:
         """Memory that takes the place of what lay there before."""
