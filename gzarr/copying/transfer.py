@@ -216,8 +216,7 @@ def transfer_tree(
         )
     left = _Left()
     with _explained(to, settings, lambda error: planning.note_failure(store, path, mark, error, tree.files), left):
-        if not resuming:
-            _begin(store, path, settings, zarr_format)
+        if not resuming and _begin(to, settings, run_is, zarr_format):
             planning.write_mark(store, path, mark)
         left.has_begun = True
         for name in tree.groups:
@@ -300,14 +299,21 @@ def _complete_arrays(
     return complete
 
 
-def _begin(store: Store, path: str, settings: planning.Settings, zarr_format: ZarrFormat) -> None:
-    """Make room at the destination, and the groups above it."""
+def _begin(to: Destination, settings: planning.Settings, run: Run, zarr_format: ZarrFormat) -> bool:
+    """Make room at the destination, and the groups above it. Returns: False if another part has begun meanwhile."""
+    store, path, _ = to
     if settings.if_exists == "replace":
         if planning.read_mark(store, path) is not None:
             delete_node(store, path)  # an unfinished copy, which has no metadata yet
         create.make_room(store, path, overwrite=True, zarr_format=zarr_format)
     elif read_node(store.live(), path) is None:
-        create.make_room(store, path, overwrite=False, zarr_format=zarr_format)
+        try:
+            create.make_room(store, path, overwrite=False, zarr_format=zarr_format)
+        except ContainsNodeError:
+            if _check_room(to, settings, run) is None:
+                raise
+            return False
+    return True
 
 
 def _check_group(store: Store, path: str) -> GroupMeta | None:

@@ -18,6 +18,7 @@ import gzarr.checking.chunks
 import gzarr.checking.values
 import gzarr.images
 from gzarr.cli.main import main
+from gzarr.hierarchy import create
 
 SMALL: dict[str, Any] = {"budget_nbytes": 200_000}
 ROOT = Path(__file__).parents[2]
@@ -234,7 +235,7 @@ def test_processes_that_know_only_the_target_finish_one_copy(source: Path, tmp_p
     out = tmp_path / "out.zarr"
     parts = [run_python(PART, source, out, k, 3, 5 if k == 0 else 0) for k in range(3)]
     errors = [part.communicate()[1] for part in parts]
-    assert [part.returncode for part in parts] == [-signal.SIGKILL, 0, 0], errors
+    assert [part.returncode for part in parts] == [-signal.SIGKILL, 0, 0], "\n".join(errors)
     with pytest.raises(gzarr.NodeNotFoundError, match="unfinished copy"):
         gzarr.open(out, mode="r")
     again = run_python(PART, source, out, 0, 3, 0)
@@ -242,6 +243,21 @@ def test_processes_that_know_only_the_target_finish_one_copy(source: Path, tmp_p
     assert stored(out) == rechunk(source, tmp_path / "here.zarr")
     late = gzarr.transfer(str(source), out, chunks=(30, 30), shards=None, each={"scalar": {"chunks": ()}}, part=(1, 3))
     assert (late.nskipped, len(late.arrays)) == (3, 0)
+
+
+def test_a_part_goes_on_with_what_another_has_just_begun(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, make_room = tmp_path / "out.zarr", create.make_room
+
+    def after_another(*args: Any, **options: Any) -> None:
+        monkeypatch.setattr(create, "make_room", make_room)
+        rechunk(source, out, part=(1, 3))
+        make_room(*args, **options)
+
+    monkeypatch.setattr(create, "make_room", after_another)
+    rechunk(source, out, part=(0, 3))
+    assert rechunk(source, out, part=(2, 3)) == rechunk(source, tmp_path / "here.zarr")
 
 
 def test_a_copy_that_lost_its_scheduler_goes_on_elsewhere(source: Path, tmp_path: Path, dask_client: Any) -> None:
