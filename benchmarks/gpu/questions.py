@@ -407,14 +407,14 @@ def kvikio_reads(gpu: Gpu) -> Any:
 
 
 def placement_variants(gpu: Gpu) -> Any:
-    """Registers, local memory and time of the placement kernel, by block size and register limit.
+    """Registers, local memory and time of the placement kernel, by register limit.
 
     An array is read, and its placement launched again in every variant while its chunks are on the device.
     """
     import gzarr
     from benchmarks.gpu.stages import one_batch_at_a_time
     from gzarr.gpu.backend import GpuBackend
-    from gzarr.gpu.kernels.sources import KERNELS, source
+    from gzarr.gpu.kernels.sources import BLOCK_THREADS, KERNELS, source
     from gzarr.gpu.pipeline.batches import NEVER
 
     cupy, answer = gpu.cupy, {}
@@ -435,13 +435,9 @@ def placement_variants(gpu: Gpu) -> Any:
                 options = ("-std=c++17", *((f"--maxrregcount={limit}",) if limit else ()))
                 made = cupy.RawKernel(source(kernel), kernel, options=options)
                 about = {k: made.attributes[k] for k in ("num_regs", "local_size_bytes", "max_threads_per_block")}
-                for block in (128, 256, 512, 1024):
-                    if block > about["max_threads_per_block"]:
-                        continue
-                    grid = (min(-(-n_threads // block), 1 << 20),)
-                    seconds = device_seconds(cupy, lambda m=made, g=grid, b=block: m(g, (b,), typed), 3)
-                    key = f"registers <= {limit or 'any'}, block {block}"
-                    self.rows[key] = {**about, "GB_per_s_written": data.nbytes / seconds / 1e9}
+                launch = ((-(-n_threads // BLOCK_THREADS),), (BLOCK_THREADS,), typed)
+                seconds = device_seconds(cupy, lambda m=made, x=launch: m(*x), 3)
+                self.rows[f"registers <= {limit or 'any'}"] = {**about, "GB_per_s_written": data.nbytes / seconds / 1e9}
 
     stored = {"plain": None, "byte shuffle": Blosc("lz4", 1, Blosc.SHUFFLE), "bit": Blosc("lz4", 1, Blosc.BITSHUFFLE)}
     for name, compressor in stored.items():
