@@ -96,8 +96,16 @@ template <int T, int K> GPU void unshuffle(const Part &part, const i32 *__restri
     } while (first % N >= BLOCK_THREADS);
 }
 
+// Blocks that are half of a multiprocessor's threads, or more: of 1,536 from sm_120 on. With registers for four, NVRTC 12.9
+// spills there.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#define HALF_OF_BLOCKS 3
+#else
+#define HALF_OF_BLOCKS 4
+#endif
+
 // lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
-extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, HALF_OF_BLOCKS)
     copy_bits(i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists, i64 swap_unit) {
     Grid grid = {(const Part *)parts, lists, (u32)blocks_each, {(u32)magic, (u32)shift}};
     u32 swap = (u32)swap_unit;
