@@ -83,7 +83,7 @@ class _HeldNames(HeldLocks):
         Whether it holds or awaits nothing any more.
     """
 
-    __slots__ = ("_names", "_table", "after", "ended", "lock")
+    __slots__ = ("_awaited", "_names", "_table", "after", "ended", "lock")
 
     def __init__(self, table: _LockTable, names: set[Hashable]) -> None:
         self._table = table
@@ -91,6 +91,7 @@ class _HeldNames(HeldLocks):
         self.after: dict[Hashable, _HeldNames] = {}
         self.ended = False
         self.lock = threading.RLock()
+        self._awaited = self
 
     def _take(self) -> None:
         table, names = self._table, self._names
@@ -110,6 +111,7 @@ class _HeldNames(HeldLocks):
     def _await(self, holder: "_HeldNames") -> None:
         if is_held_here(self._table.guard):  # which the other one needs to end
             raise reentered(f"the lock of {min(map(repr, self._names))}")
+        self._awaited = holder  # an interrupt may come before its lock is released
         holder.lock.acquire()
         holder.lock.release()
         for earlier in set(holder.after.values()):  # for which an interrupt has kept it from waiting
@@ -123,10 +125,10 @@ class _HeldNames(HeldLocks):
                 if holders.get(name) is self:  # another's after a fork
                     waited = self._waited(name) if waiting else None
                     if waited is None:
-                        del holders[name]
+                        holders.pop(name, None)
                     else:
                         holders[name] = waited
-        for holder in (self, *waiting.values()):
+        for holder in (self, self._awaited):
             while is_held_here(holder.lock):
                 holder.lock.release()
 

@@ -145,12 +145,16 @@ def held_by(**lock: Any) -> Any:
     return holder
 
 
-def test_an_interrupt_as_a_lock_is_taken_releases_it() -> None:
+@pytest.mark.parametrize("behind", [False, True], ids=["asked last", "behind one that was interrupted"])
+def test_an_interrupt_as_a_lock_is_taken_releases_it(behind: bool) -> None:
     """It comes when the system has given the lock, and Python goes on."""
     table, real = locks._LockTable(), threading.RLock()
     taken: list[Callable[[], object]] = [_thread.interrupt_main, real.acquire]
     is_owned = partial(is_held_here, real)
     last = held_by(acquire=partial(any, map(operator.call, taken)), release=real.release, _is_owned=is_owned)
+    if behind:
+        waiting: Any = table.holding(["c"])
+        waiting.after, last = {"c": last}, waiting
     table.holders["c"] = last
     with pytest.raises(KeyboardInterrupt), table.holding(["a", "c"]):
         time.sleep(1)  # where it comes if nothing was looked at before
