@@ -17,6 +17,7 @@ from gzarr.api.consolidated import consolidate_metadata
 from gzarr.api.open import open_group
 from gzarr.errors import GroupNotFoundError, MetadataError, StoreError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.create import paths_above
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.new_metadata import array_meta, checked_format
 from gzarr.hierarchy.new_nodes import options_from
@@ -278,11 +279,10 @@ def _existing(store: Store, path: str, call: _WriteCall) -> Group | None:
 
 def _new_format(store: Store, path: str, call: _WriteCall) -> ZarrFormat:
     """Return the format of a new group: by default, that of the group it goes into."""
-    while path and call.zarr_format is None:
-        path = path.rpartition("/")[0]
-        above = read_node(store, path)
-        if above is not None:
-            return above.zarr_format
+    for above in reversed(list(paths_above(path))) if call.zarr_format is None else ():
+        node = read_node(store, above)
+        if node is not None:
+            return node.zarr_format
     return checked_format(call.zarr_format)
 
 
