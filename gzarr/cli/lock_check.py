@@ -11,11 +11,11 @@ from gzarr.api.open import open_array
 from gzarr.config import config
 from gzarr.errors import StoreError
 
-_FOLDER, _POLL_S = "gzarr-lock-check", 0.05
+_FOLDER, _POLL_S = "gzarr-lock-check", 0.005
 
 
 def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
-    """Change a chunk so many times while another run of this function does so, on another host, say.
+    """Change a chunk at least so many times while another run of this function does so, on another host, say.
 
     Returns: what was seen. Raises: StoreError if changes were lost, or no other run came in this time.
     """
@@ -32,25 +32,41 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
     other = 1 - number
     try:
         _wait(lambda: (place / "a.zarr/zarr.json").exists() and (place / str(other)).exists(), wait_s, path)
-        array, lost = open_array(place / "a.zarr", "r+"), 0
-        for count in range(n):
+        array, lost, count = open_array(place / "a.zarr", "r+"), 0, 0
+        # Whoever is first goes on until the other one is through: all its changes meet others.
+        while count < n or not (place / f"{other}-changed").exists():
             lost += int(array[number] != count)
-            array[number] = count + 1
-        (place / f"{number}-lost-{lost}").touch()
-        _wait(lambda: any(place.glob(f"{other}-lost-*")), wait_s, path)
-        lost += int(next(place.glob(f"{other}-lost-*")).name.rpartition("-")[2]) + int(array[number] != n)
-        (place / f"{number}-ended").touch()
+            count += 1
+            array[number] = count
+            if count == n:
+                (place / f"{number}-changed").touch()
+                end = monotonic() + wait_s
+            elif count > n and monotonic() > end:
+                break  # and say below that the other one is missing
+        _meet(place, f"{number}-stopped", f"{other}-stopped", wait_s, path)
+        lost += int(array[number] != count)
+        found = _meet(place, f"{number}-lost-{lost}-{count}", f"{other}-lost-*", wait_s, path)
+        lost, count = (own + int(its) for own, its in zip((lost, count), found.split("-")[2:], strict=True))
         if number == 0:
             _wait((place / "1-ended").exists, wait_s, path)
+        else:
+            (place / "1-ended").touch()
     finally:
         if number == 0:
             shutil.rmtree(place, ignore_errors=True)
     if lost:
         raise StoreError(
-            f"{path}: {lost} of {2 * n} changes of one chunk were lost with locks={config['locks']!r}: let processes "
+            f"{path}: {lost} of {count} changes of one chunk were lost with locks={config['locks']!r}: let processes "
             "write whole chunks or shards alone (Array.regions), or choose other locks; see the documentation of stores"
         )
-    return f"{2 * n} changes of one chunk from two places, none lost, with locks={config['locks']!r}"
+    return f"{count} changes of one chunk from two places, none lost, with locks={config['locks']!r}"
+
+
+def _meet(place: Path, own: str, other: str, wait_s: float, path: str) -> str:
+    """Say that this run has come so far, and wait until the other one says so. Returns: what it says."""
+    (place / own).touch()
+    _wait(lambda: any(place.glob(other)), wait_s, path)
+    return next(place.glob(other)).name
 
 
 def _wait(condition: Callable[[], bool], wait_s: float, path: str) -> None:
