@@ -29,7 +29,7 @@ template <int T, int K, int EACH> GPU void unshuffle(const Part &part, const Tur
 }
 
 // lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
-extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS)
     copy_bytes(i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists, i64 swap_unit) {
     Grid grid = {(const Part *)parts, lists, (u32)blocks_each, {(u32)magic, (u32)shift}};
     u32 swap = (u32)swap_unit;

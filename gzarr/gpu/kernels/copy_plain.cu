@@ -98,7 +98,7 @@ template <int V, int EACH> GPU void copy_part(const Part &part, const Turn<EACH>
 
 // lists: of indices, of all parts. blocks_each: of a part; magic, shift: its divisor. swap_unit: bytes of numbers that lie in the other order, or 0.
 // fill: 32 bytes that a missing chunk is full of, before they are swapped.
-extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS)
     copy_plain(i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists, i64 swap_unit,
                const void *fill) {
     Grid grid = {(const Part *)parts, lists, (u32)blocks_each, {(u32)magic, (u32)shift}};

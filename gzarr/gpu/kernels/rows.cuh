@@ -7,6 +7,13 @@
 #include "parts.cuh"
 #include "words.cuh"
 
+// Blocks of a multiprocessor that copies leave registers for; sm_75 has no threads for more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+#define COPY_BLOCKS 4
+#else
+#define COPY_BLOCKS 5
+#endif
+
 const u32 UNITS_EACH = 4, BLOCK_UNITS = UNITS_EACH * BLOCK_THREADS;
 
 // The units that a thread copies in one turn: where they are in the source and in the target, in units.

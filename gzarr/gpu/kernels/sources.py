@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 #: Bytes that a thread reads and writes at once: the widest memory access of a GPU.
 UNIT_NBYTES = 16
-#: Threads of a block. With the 64 registers that the copies may take, four blocks are half of the 2048 threads of a
+#: Threads of a block. With the 64 registers that kernels may take, four blocks are half of the 2048 threads of a
 #: multiprocessor; rounding up to 256 wastes few threads on small launches.
 BLOCK_THREADS = 256
 #: How NVRTC makes them; CuPy adds options of its own.

@@ -7,7 +7,7 @@ from gzarr.gpu.kernels.sources import BLOCK_THREADS, source
 from tests.gpu.ptx import cases, goals, nvrtc
 from tests.gpu.ptx.capture import middle
 from tests.gpu.ptx.cost import occupancy
-from tests.gpu.ptx.goals import GOALS, MIN_OCCUPANCY
+from tests.gpu.ptx.goals import GOALS, MIN_OCCUPANCY, OCCUPANCY
 
 pytestmark = [
     pytest.mark.skipif(nvrtc.why_missing() is not None, reason=str(nvrtc.why_missing())),
@@ -46,7 +46,8 @@ def test_checksums_leave_room_for_half_of_the_threads() -> None:
 
 
 @pytest.mark.parametrize("arch", [75, 80, 90, 100])
-def test_fast_kernels_leave_room_for_half_of_the_threads(arch: int) -> None:
+def test_fast_kernels_leave_room_for_many_threads(arch: int) -> None:
     fast = {"xxh64"} | {kernel for name, goal in GOALS.items() for kernel in goal.kernels or goals.costs(name)}
     resources = nvrtc.kernels(arch).resources
-    assert {kernel for kernel in fast if occupancy(arch, resources[kernel], BLOCK_THREADS) < MIN_OCCUPANCY} == set()
+    reached = {kernel: occupancy(arch, resources[kernel], BLOCK_THREADS) for kernel in fast}
+    assert {kernel for kernel in fast if reached[kernel] < OCCUPANCY.get(kernel, MIN_OCCUPANCY)} == set()
