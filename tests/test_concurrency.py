@@ -42,10 +42,10 @@ def test_a_child_finds_the_locks_of_other_threads_free_and_its_own_held() -> Non
             go_on.wait(60)
 
     def child() -> bool:
-        free = theirs.acquire(timeout=10)
+        free = theirs.acquire(timeout=60)
         mine.release()
         mine.release()
-        return free and mine.acquire(timeout=10)
+        return free and mine.acquire(timeout=60)
 
     thread = threading.Thread(target=hold)
     thread.start()
@@ -145,7 +145,7 @@ def test_the_first_error_tells_of_the_others() -> None:
     meeting = threading.Barrier(2)
 
     def fail(i: int) -> None:
-        meeting.wait(20)
+        meeting.wait(60)
         raise ValueError(f"item {i}")
 
     with pytest.raises(ValueError, match="item") as caught:

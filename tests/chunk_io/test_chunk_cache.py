@@ -177,7 +177,7 @@ def test_a_fetch_that_overlaps_a_write_is_not_kept():
             found = super().get_many(requests)
             if slow:
                 started.set()
-                assert go_on.wait(10)
+                assert go_on.wait(60)
             return found
 
     slow = False
@@ -188,11 +188,11 @@ def test_a_fetch_that_overlaps_a_write_is_not_kept():
     slow = True
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(lambda: cached[0, 1])
-        assert started.wait(10)
+        assert started.wait(60)
         slow = False
         gzarr.open_array(store)[...] = -5
         go_on.set()
-        assert reading.result(10) == 1
+        assert reading.result(60) == 1
     assert cached[0, 1] == -5
 
 

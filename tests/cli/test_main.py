@@ -166,7 +166,7 @@ sys.exit(main())
 def test_ctrl_c_is_one_line_that_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     arguments = ["copy", str(data), str(tmp_path / "copy.zarr"), "--chunks", "1,10"]
     command = [sys.executable, "-c", INTERRUPTED_COPY, *arguments]
-    stopped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    stopped = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert (stopped.returncode, stopped.stdout) == (130, "")
     assert re.fullmatch(
         r"gzarr: interrupted: the copy to .*copy\.zarr stopped at .* --resume, or delete .*\n", stopped.stderr

@@ -71,7 +71,7 @@ def url(root: Path) -> Iterator[str]:
 def ask(url: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
     asked = urllib.request.Request(url, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()})
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as answer:
         with answer:
@@ -209,7 +209,7 @@ def test_bytes_and_tags_of_two_versions_are_not_mixed() -> None:
 def raw(url: str, *requests: bytes) -> bytes:
     """All that the server sends for bytes that it gets, until it closes the connection."""
     host, _, port = url.removeprefix("http://").rstrip("/").rpartition(":")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=20) as client:
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=60) as client:
         client.sendall(b"".join(requests))
         return b"".join(iter(lambda: client.recv(1 << 16), b""))
 
@@ -260,7 +260,7 @@ def test_nothing_is_added_to_an_object_that_a_client_does_not_read(monkeypatch: 
     store["a"] = bytes(16 << 20)
     with running(store) as url:
         host, port = url.removeprefix("http://").rstrip("/").split(":")
-        with socket.create_connection((host, int(port)), timeout=20) as client:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
             client.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
             time.sleep(0.6)
             answer = b"".join(iter(lambda: client.recv(1 << 20), b""))
@@ -312,14 +312,14 @@ def test_the_command_serves_until_ctrl_c(root: Path) -> None:
         url = process.stdout.readline().split()[4]
         assert ask(f"{url}zarr.json")[0] == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stdout.read().endswith("stopped\n")
         assert '"GET /zarr.json HTTP/1.1" 200' in process.stderr.read()
 
 
 def connect(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").rstrip("/").split(":")
-    return socket.create_connection((host, int(port)), timeout=20)
+    return socket.create_connection((host, int(port)), timeout=30)
 
 
 HEAD = b"GET /a HTTP/1.1\r\nHost: a\r\n"
@@ -330,12 +330,11 @@ def test_clients_that_send_no_request_are_closed(sent: bytes, monkeypatch: pytes
     monkeypatch.setattr(http_server._Handler, "timeout", 0.3)
     with running(gzarr.MemoryStore()) as url, connect(url) as client:
         client.sendall(sent)
-        began = time.monotonic()
-        with pytest.raises(OSError):  # noqa: PT012 - whichever is the first to see that it is closed
+        with pytest.raises(OSError) as closed:  # noqa: PT012 - whichever is the first to see that it is closed
             while client.recv(100, socket.MSG_DONTWAIT if sent else 0) and sent:
                 pass
             raise ConnectionResetError
-    assert time.monotonic() - began < 10
+    assert not isinstance(closed.value, TimeoutError)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see a process's memory")
@@ -357,7 +356,7 @@ def test_clients_that_do_not_read_take_little_memory_and_nobodys_turn(tmp_path: 
             for client in clients:
                 client.close()
             process.send_signal(signal.SIGINT)
-            process.wait(20)
+            process.wait(60)
     peak_kib = int(status.partition("VmHWM:")[2].split()[0])
     assert peak_kib < 200 << 10  # 8 MiB each would be 480 MiB
 

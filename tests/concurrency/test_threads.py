@@ -56,7 +56,7 @@ def _threads_take_turns_often() -> Iterator[None]:
     """Let threads run into each other far more often than by default; end the tests loudly if they block."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    faulthandler.dump_traceback_later(60, exit=True)
+    faulthandler.dump_traceback_later(300, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
     sys.setswitchinterval(interval)
@@ -72,7 +72,7 @@ def together(tasks: list[Callable[[], None]]) -> None:
     start = threading.Barrier(len(tasks))
 
     def run(task: Callable[[], None]) -> None:
-        start.wait(timeout=30)
+        start.wait(timeout=120)
         task()
 
     with ThreadPoolExecutor(len(tasks)) as pool:
@@ -435,7 +435,7 @@ def late():
     print(int(array[...].sum()))
 atexit.register(late)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert (run.stdout.strip(), run.stderr) == (str(3 * 8 * 400_000), "")
 
 
@@ -450,7 +450,7 @@ def test_a_forked_process_starts_its_own_threads() -> None:
     for child in children:
         child.start()
     try:
-        assert [answers.get(timeout=20) for _ in children] == [(True, True)] * 2
+        assert [answers.get(timeout=120) for _ in children] == [(True, True)] * 2
     finally:
         for child in children:
             end(child)
@@ -469,7 +469,7 @@ def test_a_process_forked_while_locks_are_held_can_write() -> None:
     def hold() -> None:
         with locks.key_locks(names), locks.node_lock(names[1]):
             held.set()
-            release.wait(timeout=60)
+            release.wait(timeout=120)
 
     holder = threading.Thread(target=hold)
     holder.start()
@@ -477,7 +477,7 @@ def test_a_process_forked_while_locks_are_held_can_write() -> None:
     child = context.Process(target=write_in_child, args=(array, answers))
     child.start()
     try:
-        assert answers.get(timeout=20) == [9, 1, 2, 3, 4, 5, 6, 7, 8]
+        assert answers.get(timeout=120) == [9, 1, 2, 3, 4, 5, 6, 7, 8]
     finally:
         release.set()
         holder.join()

@@ -25,7 +25,7 @@ CHANNELS = [
     {"label": "columns", "color": "0000FF", "window": {"start": 0, "end": 1270}},
 ]
 LABEL_COLORS = {1: "#ff0000", 2: "#00ff80", 70_000: "#4080ff"}
-TIMEOUT_S = 20
+TIMEOUT_S = 300
 
 
 class Served(NamedTuple):

@@ -75,7 +75,7 @@ def test_a_killed_copy_is_gone_on_with(tmp_path, way, countdown):
     settings = {"GZARR_THREADING__MAX_WORKERS": "2", "GZARR_CPU__NATIVE": "0"}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
     command = [sys.executable, "-c", textwrap.dedent(KILLED_COPY), *arguments]
-    killed = subprocess.run(command, capture_output=True, timeout=60, env=environment, check=False)
+    killed = subprocess.run(command, capture_output=True, timeout=300, env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (dest / MARK).exists()
     with pytest.raises(CopyError, match="resume=True"):

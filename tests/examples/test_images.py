@@ -32,7 +32,7 @@ def test_flat_ground_is_grey_and_slopes_to_the_north_west_are_light() -> None:
 def test_the_program_labels_and_measures_the_land(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.images", "--out", str(tmp_path), "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     found = {name: float(area) for area, name in re.findall(r"([\d.]+) million km2  (.+)", done.stdout)}
     assert set(found) == set(PLACES)

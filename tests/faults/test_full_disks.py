@@ -50,7 +50,7 @@ def run_on_small_disk(code: str, path: Path) -> list[str]:
     (path / "disk").mkdir()
     mount = 'mount -t tmpfs -o size=2m tmpfs disk && head -c 131072 /dev/zero > disk/filler && exec "$@"'
     command = ["unshare", "-rm", "sh", "-c", mount, "sh", sys.executable, "-c", code]
-    return output_of(command, cwd=path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60).splitlines()
+    return output_of(command, cwd=path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=300).splitlines()
 
 
 def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path) -> None:

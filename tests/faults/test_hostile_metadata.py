@@ -142,7 +142,7 @@ def deep(depth):
 def test_in_limited_memory(fields, expected):
     pytest.importorskip("resource", reason="memory can be limited on Unix only")
     store = {key: value.decode() for key, value in document(**fields).items()}
-    said = output_of([sys.executable, "-c", LIMITED], input=json.dumps(store), timeout=60)
+    said = output_of([sys.executable, "-c", LIMITED], input=json.dumps(store), timeout=300)
     assert re.match(expected, said), said
 
 

@@ -125,7 +125,7 @@ def test_what_lasts_is_named(server: S3Server, layout: str, fault: str, through:
     start = time.perf_counter()
     with pytest.raises((ChunkError, StoreError), match=f"(?s)s3://bucket/x.*{message}"):
         array[:]
-    assert time.perf_counter() - start < 10
+    assert time.perf_counter() - start < 60  # trying again for three minutes is the default of obstore
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

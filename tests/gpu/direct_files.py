@@ -22,7 +22,7 @@ class _Reading:
         self._future = future
 
     def get(self) -> int:
-        return self._future.result(timeout=30)
+        return self._future.result(timeout=60)
 
 
 class DirectFile:

@@ -132,12 +132,12 @@ def f(x): return log, C
 
 
 def test_large_values_take_little_time():
-    begun = time.perf_counter()
+    begun = time.process_time()
     for value in (bytes(1 << 26), np.ma.zeros(1 << 22), list(range(1_000_000)), dict.fromkeys(range(300_000), 0.5)):
         assert digest(value) == digest(value)
     with pytest.raises(NotComparableError, match="too large"):
         digest([(n,) for n in range(1_000_000)])
-    assert time.perf_counter() - begun < 20  # it was a minute
+    assert time.process_time() - begun < 20  # it was a minute
 
 
 def test_what_a_call_keeps_in_a_vectorized_function_is_none_of_it():
@@ -254,6 +254,6 @@ print(Digests(lambda value: None).of(functools.partial(func, 1), "value").hex())
         )
         for seed in (1, 2)
     ]
-    first, second = (run.communicate(timeout=60)[0] for run in runs)
+    first, second = (run.communicate(timeout=300)[0] for run in runs)
     assert first == second
     assert len(first) == 65

@@ -37,5 +37,5 @@ def test_processes_of_jax_are_ranks():
         for rank in range(2)
     ]
     for rank, process in enumerate(ranks):
-        out, error = process.communicate(timeout=120)
+        out, error = process.communicate(timeout=300)
         assert f"rank {rank} of 2".encode() in out, error.decode()

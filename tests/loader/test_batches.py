@@ -46,7 +46,7 @@ def batches_of(items, prefetch=2, threads=None, taken=batch_of, ended=lambda: No
     return BatchIterator(items, prefetch, METER, threads or Pool(), new_lock(), taken, ended)
 
 
-def wait_until(condition, timeout_s=10):
+def wait_until(condition, timeout_s=60):
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end
@@ -95,13 +95,12 @@ def test_who_waits_for_the_next_batch_hears_that_another_thread_has_closed_the_i
     goes_on = threading.Event()
 
     def items(_):
-        goes_on.wait(10)
+        goes_on.wait(60)
         yield BatchItem(0, 0)
 
     over = []
     batches = batches_of(items, ended=lambda: over.append(1))
-    threading.Timer(0.05, batches.stop, ["closed by another thread"]).start()
-    threading.Timer(0.1, goes_on.set).start()
+    threading.Timer(0.05, lambda: (batches.stop("closed by another thread"), goes_on.set())).start()
     with pytest.raises(RuntimeError, match="closed by another thread"):
         next(batches)
     assert not over

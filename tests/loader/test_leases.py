@@ -96,7 +96,7 @@ def test_views_may_end_on_any_thread() -> None:
     for _ in threads:
         handed.put(None)
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     while (ended := leases._lent.pop()) is not None:
         leases._free.append(ended)

@@ -76,8 +76,9 @@ def make(case, rank, world_size, **keywords):
 
 
 @pytest.mark.parametrize(("case", "n"), [*((case, 3) for case in CASES), ("pool", 2)])
-def test_batches_are_those_of_ranks_alone(case, n):
+def test_batches_are_those_of_ranks_alone(case, n, monkeypatch):
     memory = 400_000
+    monkeypatch.setattr(node, "PATIENCE_S", 60.0)
     expected = iterate([make(case, rank, n, share="none", memory=memory) for rank in range(n)])
     loaders = [make(case, rank, n, share="node", memory=memory) for rank in range(n)]
     assert all(loader._setup.local for loader in loaders)
@@ -102,7 +103,8 @@ def test_a_device_gets_its_own_samples(monkeypatch, is_pinned):
 
 
 @pytest.mark.parametrize("n", [2, 4, 8])
-def test_ranks_decode_as_often_as_one(n):
+def test_ranks_decode_as_often_as_one(n, monkeypatch):
+    monkeypatch.setattr(node, "PATIENCE_S", 60.0)
     z = gzarr.array(np.zeros((4000, 90, 90), "u1"), chunks=(16, 90, 90))
     loaders = [
         gzarr.Loader(z, 8, shuffle=True, memory="50 %", rank=rank, world_size=n, share="node") for rank in range(n)
@@ -138,14 +140,14 @@ def test_a_rank_that_never_comes_is_not_waited_for(monkeypatch):
 
 
 def test_ranks_that_do_not_go_on_are_done_without_at_once(monkeypatch):
-    monkeypatch.setattr(node, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(node, "PATIENCE_S", 2.0)
     loaders = [make("pool", rank, 5, share="node", memory=100_000) for rank in range(5)]
     stopped = [iter(loader) for loader in loaders[1:]]
     for iterator in stopped:
         next(iterator)
     begin = time.monotonic()
     iterate(loaders[:1], 1)
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 7  # not 8, which is waiting for one after the other
 
 
 def test_a_rank_that_stops_for_a_while_goes_on(monkeypatch):
@@ -384,10 +386,10 @@ class Rank:
     def finish(self):
         """All other batches, once they were ordered. Returns: the error."""
         while True:
-            assert self.pipe.poll(30)
+            assert self.pipe.poll(120)
             told = self.pipe.recv()
             if isinstance(told, str):
-                self.process.join(30)
+                self.process.join(60)
                 return told
             self.digests.append(told[0])
 
@@ -444,10 +446,8 @@ def test_the_death_of_a_rank_can_be_an_error(images):
         rank.order()
         rank.next()
     ranks[1].process.kill()
-    begin = time.monotonic()
     ranks[0].order(200)
-    assert "rank 1, process" in ranks[0].finish()
-    assert time.monotonic() - begin < 10
+    assert "rank 1, process" in ranks[0].finish()  # which is not noticed once it was waited for in vain
 
 
 def test_lists_of_processes_that_were_killed_are_deleted(images):

@@ -85,7 +85,7 @@ def test_the_caller_does_not_wait_for_the_store():
         def set_many(self, items):
             if gate[0]:
                 entered.set()
-                assert leave.wait(20)
+                assert leave.wait(60)
             super().set_many(items)
 
     gate = [False]
@@ -94,7 +94,7 @@ def test_the_caller_does_not_wait_for_the_store():
     with gzarr.Writer(out) as writer:
         for ids in batches(np.arange(N)):
             writer.write(ids, VALUES[ids])  # while the first block is stored
-        assert entered.wait(20)
+        assert entered.wait(60)
         assert len(writer.missing()) == N
         leave.set()
     assert np.array_equal(out[...], VALUES)

@@ -19,7 +19,7 @@ from gzarr.storage import MemoryStore
 DATA = np.random.default_rng(0).integers(0, 1000, (64, 48)).astype("i4")
 DEVICES = ["cpu", "emulated"] if find_compiler() else ["cpu"]
 COMPRESSORS = {"none": None, "blosc": Blosc("lz4", 5, Blosc.SHUFFLE), "default": "auto"}
-WAIT_S = 20
+WAIT_S = 300
 #: The stage that places many chunks of a memory store.
 PLACED = "place" if library.loop() is None else "loop"
 

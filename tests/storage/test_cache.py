@@ -90,17 +90,17 @@ def test_a_fetch_that_overlaps_a_change_is_not_kept():
         def get_many(self, requests):
             found = super().get_many(requests)
             started.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             return found
 
     started, go_on = threading.Event(), threading.Event()
     cache = LRUStoreCache(Slow(UserDict(a=b"old")), None)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(cache.get_one, Request("a"))
-        assert started.wait(10)
+        assert started.wait(60)
         cache.set("a", b"new")
         go_on.set()
-        assert reading.result(10) == b"old"
+        assert reading.result(60) == b"old"
     assert cache["a"] == b"new"
 
 

@@ -51,7 +51,7 @@ def run(script: str, root: Path, *args: str) -> None:
     """Run a script in another process, which may fork, be stuck, or be killed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore::DeprecationWarning"}
     command = [sys.executable, "-c", PRELUDE + script, str(root), *args]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -193,10 +193,10 @@ held, written = threading.Event(), threading.Event()
 def hold():
     with store.locked(["a/k", "a/l"]):
         held.set()
-        written.wait(20)
+        written.wait(60)
 thread = threading.Thread(target=hold)
 thread.start()
-held.wait(20)
+held.wait(60)
 with store.document_locked("d"):
     def outlive():
         assert not file_locks._held

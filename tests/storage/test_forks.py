@@ -40,7 +40,7 @@ for n in range({nchildren}):
 stop = True
 for thread in threads:
     thread.join()
-ended, until = [], time.monotonic() + 20
+ended, until = [], time.monotonic() + 60
 while children and time.monotonic() < until:
     found, status = os.waitpid(children[0], os.WNOHANG)
     ended += [str(status)] if found else []
@@ -73,13 +73,13 @@ def test_a_fork_waits_for_the_calls_of_other_threads() -> None:
     def call() -> None:
         with forks.inside_library():
             entered.set()
-            leave.wait(10)
+            leave.wait(60)
             with forks.inside_library():  # while the fork waits: a call within a call
                 order.append("inside")
 
     thread = threading.Thread(target=call)
     thread.start()
-    entered.wait(10)
+    entered.wait(60)
     threading.Timer(0.1, leave.set).start()
     late = threading.Thread(target=lambda: (forks.inside_library(), order.append("late")))
     with forks.inside_library():  # a call of the forking thread itself
@@ -87,8 +87,8 @@ def test_a_fork_waits_for_the_calls_of_other_threads() -> None:
         late.start()
         order.append("forked")
         forks._after()
-    thread.join(10)
-    late.join(10)
+    thread.join(60)
+    late.join(60)
     assert order == ["inside", "forked", "late"]
 
 
@@ -99,15 +99,15 @@ def test_a_call_that_never_ends_delays_a_fork_and_does_not_prevent_it(monkeypatc
     def call() -> None:
         with forks.inside_library():
             entered.set()
-            leave.wait(10)
+            leave.wait(60)
 
     thread = threading.Thread(target=call)
     thread.start()
-    entered.wait(10)
+    entered.wait(60)
     forks._before()
     forks._after()
     leave.set()
-    thread.join(10)
+    thread.join(60)
     with forks.inside_library():
         pass
 

@@ -89,7 +89,7 @@ def test_an_interrupt_anywhere_loses_no_lock_and_leaves_no_transaction(tmp_path:
     while not interrupted(lambda: store.set_many([("a", b"2"), ("b", b"2")]), n_steps, files):
         assert dict(store) in ({"a": b"1"}, {"a": b"2", "b": b"2"})
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(store.set, "a", b"1").result(20)
+            pool.submit(store.set, "a", b"1").result(60)
         store.delete_many(["b"])
         n_steps += 1
     assert n_steps > 5

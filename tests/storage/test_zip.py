@@ -244,7 +244,10 @@ for n in range(40):
             store["zarr.json"] = b"%d" % n
             if n % 2 and i == 10:
                 store.flush()
+                os.write(write_end, b"x")
     os.read(read_end, 1)
+    if n == 39:
+        os.read(read_end, 1)  # however slow the child is, one comes to that
     time.sleep(rng.random() * 0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -272,7 +275,7 @@ def test_a_killed_writer_loses_nothing_that_was_closed_or_flushed(tmp_path: Path
     archive_of(path)
     root = Path(archive_module.__file__).parents[2]
     code = [sys.executable, "-W", "ignore", "-c", KILL, str(path)]
-    done = subprocess.run(code, cwd=root, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(code, cwd=root, capture_output=True, text=True, timeout=300, check=False)
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout.splitlines() == ["[False, True]"]
     names_in(path)

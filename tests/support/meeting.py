@@ -1,8 +1,19 @@
-"""Proof that calls are under way at once, on however busy a machine: they wait for each other."""
+"""Proof of what threads do at once, and of what ends them, on however busy a machine."""
 
+import itertools
 import threading
+import time
+from collections.abc import Iterator
 
 PATIENCE_S = 60.0
+
+
+def while_patient() -> Iterator[int]:
+    """Numbers without an end, for runs that something must stop: whoever stops them may get no processor for long."""
+    end = time.monotonic() + PATIENCE_S
+    for number in itertools.count():
+        assert time.monotonic() < end, "nothing has stopped the run"
+        yield number
 
 
 class Meeting:
@@ -19,8 +30,8 @@ class Meeting:
         self._lock, self._over = threading.Lock(), threading.Event()
         self.met = False
 
-    def attend(self) -> None:
-        """Wait for the others; later calls than those that met do not wait."""
+    def attend(self, stay_s: float = 0.0) -> None:
+        """Wait for the others, and stay a while; later calls than those that met do not wait."""
         with self._lock:
             self._there += 1
             self.most = max(self.most, self._there)
@@ -29,5 +40,6 @@ class Meeting:
                 self._over.set()
         self._over.wait(PATIENCE_S)
         self._over.set()  # a meeting that failed shall not keep the other calls
+        time.sleep(stay_s)
         with self._lock:
             self._there -= 1

@@ -22,7 +22,7 @@ from tests.support.chromium import Browser, chromium, find_chromium
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
-START_TIMEOUT_S = 30
+START_TIMEOUT_S = 300
 S3_KEY, S3_SECRET = "loopback", "loopback-secret"
 AZURE_ACCOUNT = "devstoreaccount1"
 #: The account that Azure's emulator has, with the key that its documentation publishes.

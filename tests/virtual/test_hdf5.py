@@ -28,7 +28,7 @@ def filters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("filters") / "filters.h5"
     environment = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
     command = [sys.executable, "-m", "tests.virtual.hdf5_filters", str(path)]
-    subprocess.run(command, check=True, cwd=Path(__file__).parents[2], env=environment, timeout=60)
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2], env=environment, timeout=300)
     return path
 
 

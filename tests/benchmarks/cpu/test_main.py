@@ -17,7 +17,7 @@ from benchmarks.cpu.race import make_data, race, running
 from benchmarks.cpu.report import document, inserted
 
 ROOT = Path(__file__).parents[3]
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 def bench(*options: str, cache: Path) -> subprocess.CompletedProcess[str]:

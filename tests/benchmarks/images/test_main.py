@@ -20,7 +20,7 @@ from benchmarks.images.regions import Worker, boxes
 from benchmarks.images.report import document, plot
 
 ROOT = Path(__file__).parents[3]
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="module")

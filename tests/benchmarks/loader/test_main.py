@@ -18,7 +18,7 @@ from benchmarks.loader.report import document, plot
 from benchmarks.loader.worker import Worker
 from tests.support.processes import ROOT, output_of
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 TENSORSTORE = "benchmarks.loader.drivers_tensorstore:TensorStore"
 GZARR = "benchmarks.loader.drivers_gzarr:Gzarr"
 FUTURES = "benchmarks.loader.drivers_tensorstore:sample_futures"

@@ -3,8 +3,7 @@
 import ctypes
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
@@ -56,22 +55,20 @@ def schedule(seed: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def slow(seconds_per_byte: float) -> Iterator[Counter[str]]:
-    """A context with a device that takes its time to copy and decode. Yields: seconds, by what they are spent on.
+def watched_engines(come: Callable[[str], object]) -> Iterator[None]:
+    """A context with a device on which each stream goes on as it can.
 
-    Each stream goes on as it can. One copy in each direction and one decoder is under way at once; kernels take no
-    time.
+    come: called on a thread of the stream before it copies ("up", "down") or decodes and encodes, which it waits for.
     """
-    from tests.gpu.driver.python import COSTS
+    from tests.gpu.driver.python import ENGINES
 
-    COSTS.rate = seconds_per_byte
-    COSTS.spent.clear()
+    ENGINES.come = come
     LIBRARY.driver_slow(1)
     try:
-        yield COSTS.spent
+        yield
     finally:
         LIBRARY.driver_slow(0)
-        COSTS.rate = 0.0
+        ENGINES.come = None
 
 
 @contextmanager

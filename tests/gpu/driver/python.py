@@ -3,10 +3,7 @@
 import ctypes
 import os
 import sys
-import threading
-import time
 import zlib
-from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -32,33 +29,24 @@ _CASTAGNOLI = 0x1EDC6F41
 _UNDECODABLE = 12
 #: Names of what was called, in order: kernels as PTX, and nvCOMP's calls.
 calls: list[str] = []
-#: How much more time a slow device takes to decode a byte than to copy it.
-DECODE_FACTOR = 1
+#: Of tables that are copied beside chunks.
+_SMALL_NBYTES = 13_000
 _kept: list[Any] = []
 
 
-class Costs:
-    """What work costs on a slow device (`tests.gpu.driver.driver.slow`): one thing at a time on each engine.
-
-    Attributes:
-        rate: seconds for a byte.
-        spent: seconds by engine.
-    """
+class Engines:
+    """Those of a device on which streams go on as they can (`tests.gpu.driver.driver.watched_engines`)."""
 
     def __init__(self) -> None:
-        self.rate = 0.0
-        self.spent: Counter[str] = Counter()
-        self._busy: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self.come: Callable[[str], object] | None = None
 
-    def spend(self, engine: str, nbytes: int) -> None:
-        """Let time pass."""
-        if self.rate:
-            with self._busy[engine]:
-                time.sleep(self.rate * nbytes)
-                self.spent[engine] += self.rate * nbytes
+    def work(self, engine: str, nbytes: int) -> None:
+        """Tell that an engine is at work, and let the stream wait for whoever is told. Small tables do not count."""
+        if self.come is not None and nbytes > _SMALL_NBYTES:
+            self.come(engine)
 
 
-COSTS = Costs()
+ENGINES = Engines()
 
 
 def start(driver: ctypes.CDLL) -> Any:
@@ -156,7 +144,7 @@ def _decompress(
         _table(statuses, n, np.int32)[:] = found.statuses
     _table(sizes, n, np.uint64)[:] = found.sizes
     _spoil(codec, int(_sizes(target, 1)[0]))
-    COSTS.spend("decode", DECODE_FACTOR * int(found.sizes.sum()))
+    ENGINES.work("decode", int(found.sizes.sum()))
 
 
 def _gunzip(source: np.ndarray, nbytes: np.ndarray, target: np.ndarray, capacity: np.ndarray) -> Outcome:
@@ -200,7 +188,7 @@ def _compress(
     if rows[1].max() > largest or temp_nbytes < bound_compress_temp_nbytes(codec, n, largest):
         raise ValueError("a chunk is larger than the call says, or there is too little scratch")
     found = _HOST.compress(codec, *rows, CODECS[codec].compress_bound(largest), typesize)
-    COSTS.spend("encode", int(rows[1].sum()))
+    ENGINES.work("encode", int(rows[1].sum()))
     _table(statuses, n, np.int32)[:] = found.statuses
     _table(sizes, n, np.uint64)[:] = found.sizes
 
@@ -217,8 +205,8 @@ def _crc(source: int, nbytes: int, n: int, out: int, statuses: int, polynomial: 
 
 
 _WORK: dict[str, Callable[..., None]] = {
-    "up": lambda nbytes: COSTS.spend("up", nbytes),
-    "down": lambda nbytes: COSTS.spend("down", nbytes),
+    "up": lambda nbytes: ENGINES.work("up", nbytes),
+    "down": lambda nbytes: ENGINES.work("down", nbytes),
     "parse": _parse,
     "decompress": _decompress,
     "compress": _compress,

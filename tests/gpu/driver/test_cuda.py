@@ -57,7 +57,7 @@ def test_threads_that_launch_at_once_compile_one_module_for_each_device(cuda, mo
 
     def launch(number: int) -> None:
         device = devices[number % 2]
-        barrier.wait(30)
+        barrier.wait(60)
         with pipeline_slot_of(device):
             device.launch("copy_streams", 1, (0, *[device.upload(np.zeros(8, np.uint64))] * 4))
 

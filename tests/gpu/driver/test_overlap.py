@@ -1,12 +1,13 @@
-"""What overlaps in a read and in a pyramid, and what the first read pays for, on a device that takes its time.
+"""What overlaps in a read, in a pyramid and in a loader, and what the first read pays for.
 
-Times are slept, and much longer than what the host computes meanwhile, so proportions can be asserted.
+What shall overlap waits for each other, on however busy a machine.
 """
 
 import gc
-import time
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,44 +24,65 @@ from gzarr.gpu.reading.host import HostReader
 from gzarr.storage import LocalStore
 from tests.gpu.driver import driver
 
-#: All stages are as fast: each batch takes some 40 ms in each.
-SECONDS_PER_BYTE = 0.04 / (1 << 17)
 #: LZ4 can do nothing with it.
 DATA = np.random.default_rng(0).integers(-(2**31), 2**31, (512, 512)).astype("i4")
 N_BATCHES = 8
 #: Copies to the host of each batch of a loader, which then takes the caller as long as reading it.
 TIMES = 3
-#: A busy machine may disturb an attempt.
-ATTEMPTS = 3
+WAIT_S = 60
 
 
-class SlowReader(HostReader):
-    """Takes its time to read files."""
+class Together:
+    """Calls that meet: of each engine the one with a given number, in each of some rounds.
 
-    def __init__(self, seconds_per_byte: float = SECONDS_PER_BYTE) -> None:
-        super().__init__()
-        self._rate = seconds_per_byte
-        self.spent = 0.0
+    The first argument is the numbers of the first round, and the other ones by how much they grow, and how many rounds
+    there are.
+    """
+
+    def __init__(self, first: dict[str, int], step: dict[str, int] | None = None, n_rounds: int = 1) -> None:
+        self._lock, self._came, self._met = threading.Lock(), Counter[str](), list[None]()
+        self._rounds = [threading.Barrier(len(first), lambda: self._met.append(None)) for _ in range(n_rounds)]
+        self._where = {
+            (engine, number + k * (step or {}).get(engine, 1)): barrier
+            for k, barrier in enumerate(self._rounds)
+            for engine, number in first.items()
+        }
+
+    def come(self, engine: str) -> None:
+        with self._lock:
+            self._came[engine] += 1
+            barrier = self._where.get((engine, self._came[engine]))
+        if barrier is not None:
+            try:
+                barrier.wait(WAIT_S)
+            except threading.BrokenBarrierError:
+                self._where.clear()  # so that the other rounds do not wait for as long
+
+    def check(self) -> None:
+        assert len(self._met) == len(self._rounds), self._came
+
+
+class WatchedReader(HostReader):
+    """Tells that it reads."""
+
+    come = staticmethod(lambda engine: None)
 
     def fetch(self, *args: Any) -> Any:
-        batch = super().fetch(*args)
-        seconds = self._rate * int(batch.sizes[batch.offsets >= 0].sum())
-        time.sleep(seconds)
-        self.spent += seconds
-        return batch
+        self.come("read")
+        return super().fetch(*args)
 
 
 @pytest.fixture
-def reader() -> SlowReader:
-    return SlowReader()
+def reader() -> WatchedReader:
+    return WatchedReader()
 
 
-def backend_of(cuda: Any, reader: SlowReader) -> GpuBackend:
+def backend_of(cuda: Any, reader: WatchedReader) -> GpuBackend:
     return GpuBackend(cuda.CudaDevice(), reader=reader, small_reads=NEVER, small_writes=NEVER)
 
 
 @pytest.fixture
-def array(cuda: Any, tmp_path: Path, reader: SlowReader, monkeypatch: pytest.MonkeyPatch) -> gzarr.Array:
+def array(cuda: Any, tmp_path: Path, reader: WatchedReader, monkeypatch: pytest.MonkeyPatch) -> gzarr.Array:
     """An array that is read in several batches."""
     store = LocalStore(tmp_path)
     gzarr.create_array(store, data=DATA, chunks=(32, 64), compressor=LZ4(), zarr_format=2, device="cpu")
@@ -69,42 +91,22 @@ def array(cuda: Any, tmp_path: Path, reader: SlowReader, monkeypatch: pytest.Mon
     return gzarr.open_array(store, mode="r", device=backend_of(cuda, reader))
 
 
-def seconds(array: gzarr.Array) -> tuple[float, Counter[str]]:
-    """What a read takes, and what each engine takes of it."""
-    with driver.slow(SECONDS_PER_BYTE) as spent:
-        start = time.perf_counter()
+@contextmanager
+def meeting(reader: WatchedReader, together: Together) -> Iterator[None]:
+    reader.come = together.come
+    with driver.watched_engines(together.come):
+        yield
+    reader.come = WatchedReader.come
+    together.check()
+
+
+@pytest.mark.parametrize("numbers", [{"read": 3, "up": 2, "decode": 1}, {"up": 3, "decode": 1}])
+def test_batches_overlap(array: gzarr.Array, reader: WatchedReader, numbers: dict[str, int]) -> None:
+    """Three batches are read, copied and decoded at once; if decoding is slowest, two batches always wait for it."""
+    with meeting(reader, Together(numbers, n_rounds=N_BATCHES - 2)):
         found = array[:]
         array.backend.current_stream().synchronize()
-        taken = time.perf_counter() - start
     np.testing.assert_array_equal(found.get(), DATA)
-    return taken, spent
-
-
-def once(holds: Callable[[], bool]) -> bool:
-    """Whether something holds in one of a few attempts."""
-    return any(holds() for _ in range(ATTEMPTS))
-
-
-def test_batches_overlap(array: gzarr.Array, reader: SlowReader) -> None:
-    """Reading, uploading and decoding each take a third of one batch."""
-
-    def holds() -> bool:
-        reader.spent = 0.0
-        taken, spent = seconds(array)
-        assert spent["up"] > 0.9 * SECONDS_PER_BYTE * DATA.nbytes
-        return taken < 0.75 * (reader.spent + spent["up"] + spent["decode"])
-
-    array[:]
-    assert once(holds)
-
-
-def test_the_slowest_stage_sets_the_time(array: gzarr.Array, monkeypatch: pytest.MonkeyPatch) -> None:
-    def holds() -> bool:
-        taken, spent = seconds(array)
-        return spent["decode"] > 0.7 * (taken - SECONDS_PER_BYTE * DATA.nbytes / N_BATCHES)
-
-    monkeypatch.setattr("tests.gpu.driver.python.DECODE_FACTOR", 3)
-    assert once(holds)
 
 
 def test_only_the_first_read_pins_memory(array: gzarr.Array) -> None:
@@ -117,25 +119,16 @@ def test_only_the_first_read_pins_memory(array: gzarr.Array) -> None:
     assert (driver.calls("cudaHostAlloc"), driver.live_nbytes(driver.PINNED)) == after
 
 
-def test_reading_computing_and_writing_overlap(cuda: Any, tmp_path: Path) -> None:
-    rate, data = 4 * SECONDS_PER_BYTE, DATA.view("u2")  # CuPy's kernels take their time as well
-    reader = SlowReader(rate)
+def test_reading_computing_and_writing_overlap(cuda: Any, tmp_path: Path, reader: WatchedReader) -> None:
+    data = DATA.view("u2")
     options = {"axes": "yx", "chunks": (64, 128), "compressors": LZ4(), "version": "0.4", "device": "cpu"}
     gzarr.images.create_image(tmp_path, data=data, levels=0, **options)
     image = gzarr.images.open_image(tmp_path, "r+", device=backend_of(cuda, reader))
-
-    def holds() -> bool:
-        reader.spent = 0.0
-        with driver.slow(rate) as spent:
-            start = time.perf_counter()
-            gzarr.images.build_pyramid(image, levels=1, max_nbytes=1 << 20, overwrite=True)
-            taken = time.perf_counter() - start
-        return taken < 0.9 * (reader.spent + sum(spent.values()))
-
-    assert once(holds)
+    with meeting(reader, Together({"read": 3, "decode": 2, "encode": 1})):
+        gzarr.images.build_pyramid(image, levels=1, max_nbytes=1 << 20, overwrite=True)
 
 
-def loader_of(cuda: Any, reader: SlowReader, tmp_path: Path) -> gzarr.Loader:
+def loader_of(cuda: Any, reader: WatchedReader, tmp_path: Path) -> gzarr.Loader:
     """Two chunks make a batch, and memory is enough for half of the array.
 
     Batches are taken by a kernel of CuPy, which is interpreted here: its time goes with the number of elements.
@@ -146,7 +139,7 @@ def loader_of(cuda: Any, reader: SlowReader, tmp_path: Path) -> gzarr.Loader:
     return gzarr.Loader(array, 64, memory=DATA.nbytes // 2, prefetch=2)
 
 
-def test_a_loader_reads_ahead_while_the_caller_computes(cuda: Any, reader: SlowReader, tmp_path: Path) -> None:
+def test_a_loader_reads_ahead_while_the_caller_computes(cuda: Any, reader: WatchedReader, tmp_path: Path) -> None:
     """The caller's work is copies to the host, which have an engine."""
     loader = loader_of(cuda, reader, tmp_path)
     pinned = cuda.CudaDevice().allocate_pinned(DATA.nbytes).view("c16").reshape(512, 128)
@@ -157,15 +150,7 @@ def test_a_loader_reads_ahead_while_the_caller_computes(cuda: Any, reader: SlowR
                 batch.get(out=pinned[64 * step : 64 * (step + 1)], blocking=False)
         cuda.cupy.cuda.get_current_stream().synchronize()
 
-    def holds() -> bool:
-        reader.spent = 0.0
-        with driver.slow(SECONDS_PER_BYTE) as spent:
-            start = time.perf_counter()
-            compute()
-            taken = time.perf_counter() - start
-        assert spent["down"] > 0.9 * TIMES * SECONDS_PER_BYTE * DATA.nbytes
-        return taken < 0.75 * (reader.spent + sum(spent.values()))
-
     compute()
-    assert once(holds)
+    with meeting(reader, Together({"read": 2, "down": 1}, {"down": TIMES}, N_BATCHES - 1)):
+        compute()
     np.testing.assert_array_equal(pinned.view("i4"), DATA)

@@ -100,7 +100,7 @@ def test_missing_chunks_are_filled(tmp_path, device, direct) -> None:
 
 def test_all_reads_of_a_batch_are_under_way_at_once(tmp_path, device, direct) -> None:
     create(tmp_path / "a", compressor=None)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
 
     def delay() -> None:
         while direct.most_under_way <= 4 and time.monotonic() < deadline:  # the pool has four threads
