@@ -21,12 +21,7 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
     """
     place = Path(path, _FOLDER)
     place.mkdir(exist_ok=True)
-    for number in range(2):
-        with suppress(FileExistsError):
-            (place / str(number)).touch(exist_ok=False)
-            break
-    else:
-        raise StoreError(f"{place}: two other runs are using it, or it is left from a killed one: delete it")
+    number = _number_in(place)
     if number == 0:
         create_array(place / "a.zarr", shape=2, chunks=2, dtype="i8")
     other = 1 - number
@@ -60,6 +55,15 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
             "write whole chunks or shards alone (Array.regions), or choose other locks; see the documentation of stores"
         )
     return f"{count} changes of one chunk from two places, none lost, with locks={config['locks']!r}"
+
+
+def _number_in(place: Path) -> int:
+    """Take the first number that no other run has taken: 0 or 1."""
+    for number in range(2):
+        with suppress(FileExistsError):
+            (place / str(number)).touch(exist_ok=False)
+            return number
+    raise StoreError(f"{place}: two other runs are using it, or it is left from a killed one: delete it")
 
 
 def _meet(place: Path, own: str, other: str, wait_s: float, path: str) -> str:
