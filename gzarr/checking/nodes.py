@@ -41,7 +41,6 @@ _UNFINISHED = {
     PROGRESS: "a computation was not finished; repeat it and resume it, or overwrite what is there",
 }
 
-
 T = TypeVar("T")
 
 
@@ -99,9 +98,8 @@ def survey(place: Place, found: Findings) -> None:
 def _survey_some(store: Store, visits: list[_Visit], found: Findings) -> Iterator[_Visit]:
     """Look at some places. Yield what is below."""
     names = sorted(DOCUMENTS)
-    stored = iter(
-        _fetched(store, [(visit.path, join_path(visit.path, name)) for visit in visits for name in names], found)
-    )
+    wanted = [(visit.path, join_path(visit.path, name)) for visit in visits for name in names]
+    stored = iter(_fetched(store, wanted, found))
     for visit in visits:
         path = visit.path
         documents = {
@@ -272,6 +270,8 @@ def list_objects(store: Store, path: str, meta: ArrayMeta, found: Findings) -> I
         elif inner == PROGRESS:
             found.problems.append(_unfinished(path, inner))
         elif inner.rpartition("/")[2] not in DOCUMENTS:
+            if store.files is not None and listed(found, store, path, partial(store.getsize, key)) is None:
+                continue  # a link to nothing, perhaps in the place of a folder of chunks
             first, slash, _ = inner.partition("/")
             others[first + slash] += 1
         elif "/" in inner:

@@ -33,6 +33,7 @@ from gzarr.storage.base import Store
 from gzarr.storage.changing import attempts, given_up
 from gzarr.storage.invalidation import invalidate
 from gzarr.storage.locks import while_locked
+from gzarr.storage.rules import DOCUMENTS
 from gzarr.tensors import from_tensor, to_host
 
 #: The most new objects that an array which grows asks for one by one; for more, it lists those that are stored.
@@ -44,7 +45,10 @@ _LOOK_NBYTES = 1 << 26
 
 
 def objects_stored(meta: ArrayMeta, store: Store, path: str) -> list[Coords]:
-    """Return the coordinates of the stored objects of an array that are in its grid. Lists the array's keys."""
+    """Return the coordinates of the stored objects of an array that are in its grid. Lists the array's keys.
+
+    Raises: StoreError, also if a link in the place of a folder of chunks leads to nothing.
+    """
     return [coords for coords in _all_objects(meta, store, path) if _in_grid(meta, coords)]
 
 
@@ -56,6 +60,8 @@ def _all_objects(meta: ArrayMeta, store: Store, path: str) -> Iterator[Coords]:
         coords = meta.keys.decode(key[skip:], ndim)
         if coords is not None:
             yield coords
+        elif store.files is not None and key[skip:] not in DOCUMENTS:
+            store.getsize(key)  # raises if chunks are lost, as a link in the place of their folder leads to nothing
 
 
 def _in_grid(meta: ArrayMeta, coords: Coords) -> bool:

@@ -1,6 +1,6 @@
 """Files as objects: reading ranges of them, replacing them atomically, and telling their versions apart."""
 # Plain os calls: pathlib costs more than the system calls themselves on small files.
-# ruff: noqa: PTH108, PTH113, PTH114, PTH115, PTH116, PTH118, PTH120
+# ruff: noqa: PTH108, PTH110, PTH113, PTH114, PTH115, PTH116, PTH118, PTH120
 
 import contextlib
 import errno
@@ -356,7 +356,14 @@ def find_file(path: str, name: str) -> os.stat_result | None:
 
 
 def refuse_link(path: str, name: str, error: OSError) -> None:
-    """Refuse to take an object for missing that is lost. Raises: StoreError if the file is a link to nothing."""
-    if os.path.islink(path):
-        reason = f"it is a symbolic link to {os.readlink(path)!r}, where nothing is; restore that, or delete the link"
+    """Refuse to take an object for missing that is lost.
+
+    Raises: StoreError if the file, or a directory above it, is a link to nothing.
+    """
+    link = path
+    while not os.path.lexists(link) and os.path.dirname(link) != link:
+        link = os.path.dirname(link)
+    if os.path.islink(link) and not os.path.exists(link):
+        it = "it" if link == path else repr(link)
+        reason = f"{it} is a symbolic link to {os.readlink(link)!r}, where nothing is; restore that, or delete the link"
         raise StoreError(f"store {name}: cannot read {path!r}: {reason}") from error

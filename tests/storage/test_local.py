@@ -294,16 +294,22 @@ def test_a_generation_is_never_that_of_a_file_to_come(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("shards", [None, 2])
 @pytest.mark.parametrize(
-    ("plant", "what"), [(os.mkfifo, "Illegal seek"), (lambda path: path.symlink_to("gone"), "symbolic link to 'gone'")]
+    ("key", "plant", "what"),
+    [
+        ("c/0", os.mkfifo, "Illegal seek"),
+        ("c/0", lambda path: path.symlink_to("gone"), "symbolic link to 'gone'"),
+        ("c", lambda path: path.symlink_to("gone"), "symbolic link to 'gone'"),
+    ],
 )
-def test_a_pipe_or_a_link_to_nothing_in_the_place_of_a_chunk_is_named(
-    plant: Callable[[Path], None], what: str, shards: Any, native: bool, tmp_path: Path
+def test_a_pipe_or_a_link_to_nothing_in_the_place_of_a_chunk_or_its_folder_is_named(
+    key: str, plant: Callable[[Path], None], what: str, shards: Any, native: bool, tmp_path: Path
 ) -> None:
     chunks = 1 if shards else 2
     z = gzarr.create_array(tmp_path, shape=4, dtype="i4", chunks=chunks, shards=shards, fill_value=0, compressors=None)
     z[:] = 1
-    (tmp_path / "c" / "0").unlink()
-    plant(tmp_path / "c" / "0")
+    remove = shutil.rmtree if key == "c" else os.unlink
+    remove(tmp_path / key)
+    plant(tmp_path / key)
     store = LocalStore(tmp_path)
     into = gzarr.group()
     with gzarr.config.set({"cpu.native": native}):
@@ -313,9 +319,15 @@ def test_a_pipe_or_a_link_to_nothing_in_the_place_of_a_chunk_is_named(
     for request in (Request("c/0"), Request("c/0", 0, 4), Request("c/0", -4)):
         with pytest.raises(StoreError, match=rf"cannot read '.*c/0': .*{what}"):
             store.get_one(request)
-    assert what == "Illegal seek" or [(p.kind, p.key) for p in z.verify().problems] == [("unreadable", "c/0")]
-    z[:2] = 2
-    assert z[:].tolist() == [2, 2, 1, 1]
+    assert what == "Illegal seek" or [(p.kind, p.key) for p in z.verify().problems] == [
+        ("unreadable", "/" if key == "c" else key)
+    ]
+    if key == "c/0":
+        z[:2] = 2
+        assert z[:].tolist() == [2, 2, 1, 1]
+    else:
+        with pytest.raises(StoreError, match="symbolic link to 'gone'"):
+            z.nbytes_stored()
 
 
 def test_a_tree_is_deleted_though_it_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -429,6 +429,7 @@ bool write_exactly(int fd, const char *data, int64_t n);
 bool make_path(const Call *call, const int64_t *coords, char *path);
 Found look_up(const void *index, int64_t at, int64_t shard_size, uint64_t *start, int64_t *size);
 Found look_up_chunk(const Call *call, int64_t number, int64_t shard_size, uint64_t *start, int64_t *size);
+bool is_lost(const char *path);
 int open_regular(const char *path, int64_t *size);
 bool is_version(const Call *call, int fd);
 Found find_stored(const Call *call, const int64_t *coords, Reader *reader, Stored *stored);

@@ -74,11 +74,23 @@ Found look_up_chunk(const Call *call, int64_t number, int64_t shard_size, uint64
     return at < 0 || at >= call->n_index ? ODD : look_up(call->index, at, shard_size, start, size);
 }
 
+/* Whether a file that is not there may be lost, as a directory above it is a link to nothing. */
+bool is_lost(const char *path) {
+    char above[MAX_PATH];
+    struct stat info;
+    strncpy(above, path, sizeof above - 1)[sizeof above - 1] = 0;
+    for (char *end = strrchr(above, '/'); end && end != above; end = strrchr(above, '/')) {
+        *end = 0;
+        if (!lstat(above, &info)) return S_ISLNK(info.st_mode) && stat(above, &info);
+    }
+    return false;
+}
+
 /* Open a regular file. Returns: its descriptor; -1 if there is none, -2 if it is to be left. Nothing waits for a pipe. */
 int open_regular(const char *path, int64_t *size) {
     const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
     int fd = open(path, flags | O_NOFOLLOW);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return -1;
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return is_lost(path) ? -2 : -1;
     if (fd < 0) fd = open(path, flags); /* a link; if it leads to nothing, that is no missing file */
     struct stat info;
     if (fd < 0) return -2;

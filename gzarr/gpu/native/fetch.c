@@ -40,7 +40,7 @@ static int64_t reserve(const Fetch *fetch, int64_t size) {
 /* The size of a regular file without opening it; MISSING_CHUNK or LEFT_CHUNK. */
 static int64_t size_of(const char *path) {
     struct stat info;
-    if (lstat(path, &info)) return errno == ENOENT || errno == ENOTDIR ? MISSING_CHUNK : LEFT_CHUNK;
+    if (lstat(path, &info)) return (errno == ENOENT || errno == ENOTDIR) && !is_lost(path) ? MISSING_CHUNK : LEFT_CHUNK;
     if (S_ISLNK(info.st_mode) && stat(path, &info)) return LEFT_CHUNK; /* a link to nothing */
     return S_ISREG(info.st_mode) ? (int64_t)info.st_size : LEFT_CHUNK;
 }

@@ -6,10 +6,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import xarray as xr
 from xarray import conventions
-from xarray.backends.zarr import encode_zarr_variable
 
 from gzarr.hierarchy.array import Array
-from gzarr.interop.xarray.variables import variable_of
+from gzarr.interop.xarray.variables import encoded_variable, variable_of
 
 Region: TypeAlias = Mapping[Any, slice | Literal["auto"]] | Literal["auto"] | None
 
@@ -49,7 +48,7 @@ def into(
     else:
         changed = variable.copy(deep=False)
         changed.encoding = stored.encoding
-        encoded = encode_zarr_variable(changed, name=name)
+        encoded = encoded_variable(changed, name)
         if is_time:
             _check_whole(name, encoded, stored.encoding.get("units"))
     if set(encoded.dims) != set(stored.dims):

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from xarray.backends.zarr import encode_zarr_attr_value, encode_zarr_variable
+from xarray.backends.zarr import encode_zarr_attr_value
 
 from gzarr.dtypes import cast_fill, parse_dtype
 from gzarr.errors import MetadataError
-from gzarr.interop.xarray.variables import HAS_STRINGS, OBJECTS
+from gzarr.interop.xarray.variables import HAS_STRINGS, OBJECTS, encoded_variable
 from gzarr.metadata.conventions import ATTRIBUTE, MASK, marking
 
 #: What an encoding may say besides the CF conventions, which Xarray takes out of it.
@@ -55,7 +55,7 @@ def array_options(
             raise ValueError(f"encoding of variable {name!r} must be castable to a dict; got {encoding!r}") from error
     if given.dtype.kind == "T" and not (HAS_STRINGS and given.dtype == np.dtypes.StringDType()):
         given = given.astype(object if given.chunks is None else OBJECTS)  # Xarray replaces missing text
-    encoded = encode_zarr_variable(given, name=name, **({"zarr_format": 3} if HAS_STRINGS else {}))  # keeps strings
+    encoded = encoded_variable(given, name, **({"zarr_format": 3} if HAS_STRINGS else {}))  # keeps strings
     dtype = str if _is_text(encoded.dtype) else encoded.dtype
     options = {key: value for key, value in encoded.encoding.items() if key not in _DROPPED}
     if options.get(MASK, MASK) is None:  # how Xarray is told to mark nothing

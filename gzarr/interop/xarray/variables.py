@@ -1,5 +1,6 @@
 """A stored array as Xarray finds it before decoding: lazy data, names of axes, attributes, and how it is encoded."""
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from inspect import signature
@@ -94,6 +95,26 @@ def variable_of(array: Array, fill_is_missing: bool | None = None) -> xr.Variabl
     if data.dtype.kind == "T":
         encoding["dtype"] = data.dtype  # else Xarray decodes it to objects
     return xr.Variable(dims, indexing.LazilyIndexedArray(data), attributes, encoding)
+
+
+def encoded_variable(variable: xr.Variable, name: str, **how: Any) -> xr.Variable:
+    """Return a variable as it is stored, as Xarray encodes it, and warn of numbers that wrap, as Xarray does not warn.
+
+    Dask's blocks are not looked at.
+    """
+    packing = variable.encoding
+    dtype = None if "_Unsigned" in packing else packing.get("dtype")
+    if dtype is not None and np.dtype(dtype).kind in "iu" and variable.dtype.kind in "iuf" and variable.chunks is None:
+        variable = variable.copy(deep=False, data=variable.data)  # what is lazy is read once
+        scale, offset, limits = packing.get("scale_factor"), packing.get("add_offset"), np.iinfo(dtype)
+        for extreme in (np.fmin, np.fmax) if isinstance(variable.data, np.ndarray) and variable.size else ():
+            value = extreme.reduce(variable.data, axis=None).item()
+            stored = value if scale is None and offset is None else (value - (offset or 0)) / (scale or 1)
+            if stored < limits.min - 0.5 or stored >= limits.max + 0.5:
+                remedy = "choose a wider dtype, or another scale_factor or add_offset"
+                text = f"variable {name!r}: {value} does not fit into {np.dtype(dtype)} and is wrapped; {remedy}"
+                warnings.warn(text, RuntimeWarning, stacklevel=5)
+    return encode_zarr_variable(variable, name=name, **how)
 
 
 def _decoded_mask(array: Array, value: Any) -> Any:

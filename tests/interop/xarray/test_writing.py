@@ -390,3 +390,13 @@ def test_attributes_that_are_no_json_are_named(tmp_path):
     wrong = xr.Dataset({"t": ("x", [1.0], {"parent": xr.DataArray()})})
     with pytest.raises(TypeError, match=r"Invalid attribute in Dataset\.attrs: 'parent' of variable 't'"):
         to_zarr(wrong, tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize("how", [{"mode": "w"}, {"append_dim": "x"}, {"region": {"x": slice(0, 2)}}])
+def test_numbers_that_xarray_wraps_are_named(how, tmp_path):
+    packing = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}
+    to_zarr(xr.Dataset({"t": ("x", [0.0, 16383.5])}), tmp_path, encoding={"t": packing})
+    dataset = xr.Dataset({"t": ("x", [np.nan, 16384.0])})
+    with pytest.warns(RuntimeWarning, match="'t': 16384.0 does not fit into int16 and is wrapped"):
+        to_zarr(dataset, tmp_path, encoding={"t": packing} if "mode" in how else None, **how)
+    assert open_dataset(tmp_path, mask_and_scale=False, consolidated=False)["t"].values[-2:].tolist() == [-1, -32768]
