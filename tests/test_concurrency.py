@@ -21,7 +21,7 @@ def in_child(task: Callable[[], bool]) -> bool:
     """Whether a task succeeds in a forked child within 20 s."""
     child = os.fork()
     if not child:
-        threading.Timer(20, os._exit, (3,)).start()
+        threading.Timer(120, os._exit, (3,)).start()
         ok = False
         try:
             ok = task()

@@ -18,6 +18,7 @@ from numcodecs import LZ4
 
 import gzarr
 from gzarr.gpu.backend import DEFAULT_MEMORY_SHARE, GpuBackend
+from gzarr.gpu.device import pipeline_slots
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.driver import driver
@@ -158,7 +159,8 @@ def test_a_read_does_with_what_is_left(cuda: Any, memory: Memory, slack: int) ->
     other[:]
     kept = memory.used
     assert kept
-    time.sleep(0.1)  # threads that have just ended a batch let go of it
+    while len(pipeline_slots._pool._idle) < pipeline_slots._pool.n_threads:
+        time.sleep(0.001)  # threads that have just ended a batch let go of it
     memory.limit = DATA.nbytes + slack
     found = array[:]
     assert memory.refused
