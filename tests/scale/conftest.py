@@ -15,8 +15,10 @@ import pytest
 
 @pytest.fixture(scope="session")
 def dask_client() -> Iterator[Any]:
-    distributed = pytest.importorskip("distributed")
+    dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
     with (
+        # By default, a cluster does without a worker that was killed if the next one takes 15 s to start.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

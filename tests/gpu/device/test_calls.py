@@ -177,18 +177,13 @@ def parameters_of(function: Any) -> str:
 CHECKED = CALLS | dict(METHODS.values())
 
 
-@pytest.mark.parametrize("name", CHECKED)
-def test_the_installed_package_has_these_parameters(name: str) -> None:
-    if find_spec(name.partition(".")[0]) is None:
-        pytest.skip(f"make test-gpu-driver runs it: {name.partition('.')[0]} is not installed")
-    assert parameters_of(real(name)) == CHECKED[name]
-
-
-@pytest.mark.parametrize("name", sorted(VALUES))
-def test_the_installed_package_has_these_names(name: str) -> None:
-    if find_spec(name.partition(".")[0]) is None:
-        pytest.skip(f"make test-gpu-driver runs it: {name.partition('.')[0]} is not installed")
-    assert real(name) is not None
+@pytest.mark.parametrize("library", sorted({name.partition(".")[0] for name in [*CHECKED, *VALUES]}))
+def test_the_installed_package_has_these_names_and_parameters(library: str) -> None:
+    if find_spec(library) is None:
+        pytest.skip(f"make test-gpu-driver runs it: {library} is not installed")
+    wanted = {name: given for name, given in CHECKED.items() if name.startswith(f"{library}.")}
+    assert {name: parameters_of(real(name)) for name in wanted} == wanted
+    assert all(real(name) is not None for name in VALUES if name.startswith(f"{library}."))
 
 
 def headers() -> str:
