@@ -6,7 +6,6 @@ The doubles here have their call shapes: `rmm.allocators.cupy.rmm_cupy_allocator
 """
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -17,11 +16,13 @@ import pytest
 from numcodecs import LZ4
 
 import gzarr
+from gzarr.concurrency import run_in_threads
 from gzarr.gpu.backend import DEFAULT_MEMORY_SHARE, GpuBackend
 from gzarr.gpu.device import pipeline_slots
 from gzarr.gpu.device.pipeline_slots import N_PIPELINE_SLOTS
 from gzarr.gpu.pipeline.batches import NEVER
 from tests.gpu.driver import driver
+from tests.support.meeting import Meeting
 
 #: CuPy complains of its own object if a function that it was given raises an error.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -159,8 +160,10 @@ def test_a_read_does_with_what_is_left(cuda: Any, memory: Memory, slack: int) ->
     other[:]
     kept = memory.used
     assert kept
-    while len(pipeline_slots._pool._idle) < pipeline_slots._pool.n_threads:
-        time.sleep(0.001)  # threads that have just ended a batch let go of it
+    n = pipeline_slots._pool.n_threads
+    meeting = Meeting(n + 1)  # of all threads: those that have just ended a batch let go of it
+    run_in_threads(lambda _: meeting.attend(), range(n + 1), n + 1, pipeline_slots._pool, most=n)
+    assert meeting.met
     memory.limit = DATA.nbytes + slack
     found = array[:]
     assert memory.refused
