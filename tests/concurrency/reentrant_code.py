@@ -4,7 +4,7 @@ At lines that a thread executes in gzarr, and in libraries in Python that it cal
 collected whose finalizer reads and writes arrays and attributes of the store that the program uses. What its own thread
 is in the midst of changing is refused by a `StoreError`. At the end, all that was written without one must be there.
 
-Usage: ``python -m tests.concurrency.reentrant_code SCENARIO...``. Prints a line for each; hangs end after 150 s.
+Usage: ``python -m tests.concurrency.reentrant_code SCENARIO...``. Prints a line for each; hangs end after 10 minutes.
 """
 
 import faulthandler
@@ -304,7 +304,7 @@ SCENARIOS: dict[str, Callable[[], int]] = {
 def main(names: list[str]) -> None:
     failed = 0
     for name in names or SCENARIOS:
-        faulthandler.dump_traceback_later(150, exit=True)  # of each; a busy machine takes 40 s for the first
+        faulthandler.dump_traceback_later(600, exit=True)  # of each; a busy machine takes 40 s for the first
         try:
             print(f"{name}: re-entrant code came {SCENARIOS[name]()} times", flush=True)
         except BaseException:  # noqa: BLE001

@@ -53,13 +53,13 @@ def test_an_interrupt_while_they_are_closed_ends_them(monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     before, opened = {*active_children()}, Processes(1, get_context("spawn"))
-    futures = [opened.submit(partial(time.sleep, 60)) for _ in range(2)]
+    futures = [opened.submit(partial(time.sleep, 600)) for _ in range(2)]
     while not futures[0].running() or {*active_children()} <= before:
         time.sleep(0.01)
     monkeypatch.setattr(processes, "wait_for", interrupt)
     with pytest.raises(KeyboardInterrupt):
         opened.close()
-    assert [type(one.exception(30)).__name__ for one in futures] == ["BrokenProcessPool", "CancelledError"]
+    assert [type(one.exception(60)).__name__ for one in futures] == ["BrokenProcessPool", "CancelledError"]
     assert {*active_children()} <= before
 
 
