@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from math import inf
 from multiprocessing import get_context
-from queue import Empty, Queue
+from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -61,8 +61,7 @@ class Engine:
         self.threads = None if self.shares_memory else max(1, (os.cpu_count() or 1) // self.workers)
         self._executor = executor
         self._futures: dict[int, Any] = {}
-        # Not a SimpleQueue: until Python 3.12, one waits without a limit if the handler of a signal goes on beyond it.
-        self._ended: Queue[int] = Queue()
+        self._ended: SimpleQueue[int] = SimpleQueue()
 
     def prepare(self, do: Callable[[int], Any], name: str) -> Any:
         """What workers get with every unit. Raises: TypeError if it cannot be pickled."""
