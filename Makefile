@@ -4,7 +4,7 @@
 #   make test-long    the tests that take long: sanitizers, distributions, benchmarks, torture, PTX
 #   make test-torch    the tests that need PyTorch, which it installs without CUDA's libraries where there is no GPU
 #   make test-lowest    some tests with the oldest packages that pyproject.toml allows
-#   make test-gpu-driver    the GPU tests on real CuPy and KvikIO, without a GPU (4 minutes, Python 3.12); CUDA=12 for its wheels
+#   make test-gpu-driver    the GPU tests on real CuPy, KvikIO and RMM, without a GPU (4 minutes, Python 3.12); CUDA=12 for its wheels
 #   make test-zarr     the suites of zarr-python, dask and xarray on gzarr, and tests of Icechunk (10 minutes, Python 3.12)
 #   make coverage    the tests again, twice as slow, with a table of the lines that the tests miss
 #   make docs    build the documentation site into site/, with warnings as errors

@@ -13,7 +13,14 @@ from typing import Any
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an allocator says that there is not enough memory. NumPy and the interpreter have other errors for it."""
     # CuPy's error is a MemoryError, PyTorch's a RuntimeError; RMM's is a MemoryError itself, with a text.
-    return type(error).__name__ == "OutOfMemoryError" or (type(error) is MemoryError and bool(error.args))
+    if type(error) is MemoryError:
+        return bool(error.args) and not is_driver_error(error)
+    return type(error).__name__ == "OutOfMemoryError"
+
+
+def is_driver_error(error: Exception) -> bool:
+    """Whether RMM or PyTorch passes on another error of the driver, which RMM does as a MemoryError too."""
+    return str(error).removeprefix("std::bad_alloc: ").startswith("CUDA error")
 
 
 def available_nbytes(allocator: Callable[[int], Any], default: Any, free: int, number: int) -> int:
@@ -46,7 +53,8 @@ def _by_rmm(free: int) -> int:
     resource = None if rmm is None else rmm.mr.get_current_device_resource()
     used, most = 0, sys.maxsize
     while resource is not None:  # adaptors and pools, each around the next; what one cannot say is 0
-        used = max(used, int(getattr(resource, "get_allocated_bytes", int)()))
+        counts = getattr(resource, "allocation_counts", None)
+        used = max(used, int(counts.current_bytes if counts else getattr(resource, "get_allocated_bytes", int)()))
         free += max(int(getattr(resource, "pool_size", int)()) - used, 0)
         if hasattr(resource, "get_allocation_limit"):
             most = int(resource.get_allocation_limit()) - used

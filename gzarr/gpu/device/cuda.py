@@ -22,7 +22,7 @@ from gzarr.backend import T
 from gzarr.concurrency import new_lock
 from gzarr.errors import DeviceError, OutOfMemoryError
 from gzarr.gpu.device import nvcomp
-from gzarr.gpu.device.allocators import available_nbytes, is_out_of_memory
+from gzarr.gpu.device.allocators import available_nbytes, is_driver_error, is_out_of_memory
 from gzarr.gpu.device.cuda_transfers import watching
 from gzarr.gpu.device.memory import Arena, Staging
 from gzarr.gpu.device.nvcomp_tables import DECODERS, ENCODERS, check_capacity, compress_options
@@ -81,16 +81,20 @@ def cuda_errors(device: str) -> Iterator[None]:
     except DeviceError:
         raise
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
-        if error.status == _NO_MEMORY:
-            raise _out_of_memory(device, error) from error
-        raise DeviceError(
-            f"{device}: the driver reports {error}; after a failed kernel CUDA refuses all further work of a process: "
-            "if other reads fail too, start it anew"
-        ) from error
+        raise (_out_of_memory if error.status == _NO_MEMORY else _failed)(device, error) from error
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise _out_of_memory(device, error) from error
+        if is_driver_error(error):
+            raise _failed(device, error) from error
         raise
+
+
+def _failed(device: str, error: Exception) -> DeviceError:
+    return DeviceError(
+        f"{device}: the driver reports {error}; after a failed kernel CUDA refuses all further work of a process: "
+        "if other reads fail too, start it anew"
+    )
 
 
 def _out_of_memory(device: str, error: Exception) -> OutOfMemoryError:

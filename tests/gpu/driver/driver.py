@@ -108,6 +108,20 @@ def live_nbytes(kind: int = DEVICE) -> int:
     return int(LIBRARY.driver_live(kind))
 
 
+def peak_nbytes(kind: int = DEVICE) -> int:
+    """Most bytes that were allocated at once since this was last called."""
+    return int(LIBRARY.driver_peak(kind))
+
+
+@contextmanager
+def memory() -> Iterator[Callable[[int], None]]:
+    """A context that yields a function, which sets how much memory devices have."""
+    try:
+        yield lambda nbytes: LIBRARY.driver_memory(ctypes.c_size_t(nbytes))
+    finally:
+        LIBRARY.driver_memory(ctypes.c_size_t(2 << 30))
+
+
 def cufile_nbytes() -> int:
     """Bytes that cuFile has read since this was last called."""
     return int(CUFILE.driver_cufile_nbytes())

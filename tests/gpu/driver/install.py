@@ -1,8 +1,9 @@
-"""Puts the driver made of software under CuPy, KvikIO and nvCOMP: call `install_later` before CuPy is imported.
+"""Puts the driver made of software under CuPy, KvikIO, nvCOMP and RMM: call `install_later` before CuPy is imported.
 
-libcuda.so.1 is found by its name, as it is loaded already. CuPy's wheel has the CUDA runtime inside, and nvCOMP's
-library its own, so the functions there are overwritten with jumps to those of the same names here; functions of the
-runtime that the driver lacks report that they were called.
+libcuda.so.1 is found by its name, as it is loaded already. CuPy's wheel has the CUDA runtime inside, and nvCOMP's and
+RMM's libraries their own, so the functions there are overwritten with jumps to those of the same names here; functions
+of the runtime that the driver lacks report that they were called. RMM's libraries are stripped of symbols, but each
+function of the runtime still says its name to profilers.
 """
 
 import atexit
@@ -10,11 +11,13 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import re
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
@@ -36,6 +39,10 @@ _PAGE = 4096
 #: A symbol of an ELF file (Elf64_Sym): name, info, other, section, value, size.
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB, _DYNSYM, _FUNCTION = 2, 11, 2
+#: The table of .eh_frame_hdr: four bytes of encodings, and entries: where a function begins, from there, and more.
+_ENCODINGS, _ENTRY = b"\x01\x1b\x03\x3b", struct.Struct("<ii")
+#: ``lea register, [rip + ...]``, which loads an address, and the distance to it from behind.
+_LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d](?=(.{4}))", re.DOTALL)
 
 #: CuPy's own kernels come as PTX, which can be interpreted, and without CUB, whose kernels are compiled for GPUs only.
 _ENVIRONMENT = {"CUPY_COMPILE_WITH_PTX": "1", "CUPY_ACCELERATORS": "", "KVIKIO_COMPAT_MODE": "ON"}
@@ -82,13 +89,11 @@ def build() -> Path:
 
 
 class _AfterImport(MetaPathFinder):
-    """Puts the driver under CuPy when it is imported: a process that does not import it loads little."""
+    """Puts the driver under CuPy and RMM when they are imported: a process that does not import them loads little."""
 
     def find_spec(self, name: str, *_: Any) -> None:
         """Install, and leave the import to others."""
-        if name == _RUNTIME:
-            sys.meta_path.remove(self)
-            install()
+        _LATER.pop(name, lambda: None)()
 
 
 def install_later() -> None:
@@ -132,13 +137,33 @@ def install() -> ctypes.CDLL:
     return driver
 
 
+def install_under_rmm() -> None:
+    """Put the driver under RMM, as far as it has a CUDA runtime of its own."""
+    if find_spec("librmm") is None:
+        return
+    import librmm
+    from cuda import bindings
+
+    driver = install()
+    librmm.load_library()
+    rmm = Path(librmm.__file__).parent
+    places = [rmm / "lib64", rmm.with_name("rmm"), *map(Path, bindings.__path__)]
+    for path in (path for place in places for path in place.rglob("*.so")):
+        if b"\0cudaMallocAsync_ptsz\0" in path.read_bytes():  # the runtime is inside
+            ctypes.CDLL(str(path))
+            redirect(path, driver, "cuda", driver.driver_unsupported)
+
+
+_LATER: dict[str, Callable[[], Any]] = {_RUNTIME: install, "rmm": install_under_rmm}
+
+
 def redirect(path: Path, driver: Any, prefix: str, instead: Any) -> None:
     """Overwrite the functions of a loaded library, whose names begin so, with jumps to those of the driver.
 
     instead: for functions that the driver lacks; None to leave them as they are.
     """
-    base = _base_of(path)
-    for name, start, nbytes in _functions(path, prefix):
+    base, data = _base_of(path), path.read_bytes()
+    for name, start, nbytes in {*_functions(data, prefix)} or {*_stripped_functions(data, prefix)}:
         with contextlib.suppress(AttributeError):
             function = getattr(driver, name, instead)
             if function is not None and nbytes >= 12:
@@ -146,24 +171,51 @@ def redirect(path: Path, driver: Any, prefix: str, instead: Any) -> None:
                 _write(base + start, b"\x48\xb8" + struct.pack("<Q", address) + b"\xff\xe0")  # mov rax; jmp rax
 
 
-def _functions(path: Path, prefix: str) -> Iterator[tuple[str, int, int]]:
-    """Names, addresses and sizes of functions of an ELF file (System V ABI, "Object Files")."""
-    data = path.read_bytes()
+def _sections(data: bytes) -> list[tuple[int, ...]]:
+    """Section headers of an ELF file (System V ABI, "Object Files"): 1 is a type, 3 an address, 4 and 5 a place."""
     (table,) = struct.unpack_from("<Q", data, 40)
     size, n = struct.unpack_from("<HH", data, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", data, table + i * size) for i in range(n)]
-    seen = set()
+    return [struct.unpack_from("<IIQQQQIIQQ", data, table + i * size) for i in range(n)]
+
+
+def _functions(data: bytes, prefix: str) -> Iterator[tuple[str, int, int]]:
+    """Names, addresses and sizes of functions of an ELF file."""
+    sections = _sections(data)
     for section in sections:
         if section[1] not in (_SYMTAB, _DYNSYM):
             continue
         names = sections[section[6]][4]
         for symbol in _SYMBOL.iter_unpack(data[section[4] : section[4] + section[5]]):
             if symbol[1] & 15 == _FUNCTION and symbol[4]:
-                start = names + symbol[0]
-                name = data[start : data.index(b"\0", start)].decode()
-                if name.startswith(prefix) and name not in seen:
-                    seen.add(name)
+                name = _text(data, names + symbol[0])
+                if name.startswith(prefix):
                     yield name, symbol[4], symbol[5]
+
+
+def _stripped_functions(data: bytes, prefix: str) -> Iterator[tuple[str, int, int]]:
+    """The same of a file without symbols, for functions that load the address of their own name, and no others do."""
+    sections = _sections(data)
+    (names,) = struct.unpack_from("<H", data, 62)
+    parts = {_text(data, sections[names][4] + one[0]): (one[3], data[one[4] : one[4] + one[5]]) for one in sections}
+    at, table = parts[".eh_frame_hdr"]
+    if not table.startswith(_ENCODINGS):
+        raise ValueError("functions are listed in another way")
+    n = int.from_bytes(table[8:12], "little")
+    starts = [at + start for start, _ in _ENTRY.iter_unpack(table[12 : 12 + n * _ENTRY.size])]
+    at, strings = parts[".rodata"]
+    found = re.finditer(rb"(?<=\0)" + prefix.encode() + rb"[A-Z]\w+(?=\0)", strings)
+    known = {at + match.start(): match[0].decode() for match in found}
+    at, code = parts[".text"]
+    for match in _LEA.finditer(code):
+        end = at + match.end() + 4
+        name = known.get(end + int.from_bytes(match[1], "little", signed=True))
+        if name is not None:
+            i = bisect_right(starts, end)
+            yield name, starts[i - 1], starts[i] - starts[i - 1]
+
+
+def _text(data: bytes, at: int) -> str:
+    return data[at : data.index(b"\0", at)].decode()
 
 
 def _base_of(path: Path) -> int:

@@ -1,13 +1,13 @@
 """Allocators that CuPy is given: whose memory is taken, how much of it is free, and what happens when there is none.
 
-RMM's and PyTorch's libraries have the CUDA runtime inside, stripped of its names, so they cannot run on this driver.
-The doubles here have their call shapes: `rmm.allocators.cupy.rmm_cupy_allocator` of RMM 26.10 and its resources, and
+RMM and CuPy's pools are real. PyTorch, whose wheels need all of CUDA's libraries, has a double with the call shapes of
 ``cupy.cuda.PythonFunctionAllocator`` around ``torch.cuda.caching_allocator_alloc`` and ``_delete``.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,74 +48,36 @@ _kept: list[Any] = []
 
 
 class Memory:
-    """Device memory with a limit, from which doubles of libraries allocate."""
+    """The device's memory, by way of an allocator."""
 
-    def __init__(self, cupy: Any, limit: int, error: Callable[[], Exception]) -> None:
-        self.cupy, self.limit, self.error = cupy, limit, error
-        _kept.append(self)
-        self.live: dict[int, int] = {}
-        self.peak = self.refused = 0
+    def __init__(self, set_total: Callable[[int], None]) -> None:
+        self._set_total, self._base, self._refused = set_total, driver.live_nbytes(), 0
+        self.limit(1 << 30)
+
+    def limit(self, nbytes: int) -> None:
+        """Leave so much besides what was taken before."""
+        self._set_total(self._base + nbytes)
+        self._refused = driver.calls("cudaErrorMemoryAllocation")
 
     @property
     def used(self) -> int:
-        return sum(self.live.values())
+        return driver.live_nbytes() - self._base
 
-    def take(self, nbytes: int) -> int:
-        if self.used + nbytes > self.limit:
-            self.refused += 1
-            raise self.error()
-        address = int(self.cupy.cuda.runtime.malloc(nbytes))
-        self.live[address] = nbytes
-        self.peak = max(self.peak, self.used)
-        return address
-
-    def free(self, address: int) -> None:
-        self.cupy.cuda.runtime.deviceSynchronize()
-        del self.live[address]
-        self.cupy.cuda.runtime.free(address)
+    @property
+    def refused(self) -> int:
+        """How often there was not enough since the limit was set."""
+        return driver.calls("cudaErrorMemoryAllocation") - self._refused
 
 
-class _Buffer:
-    """rmm.DeviceBuffer, which is freed when nothing refers to it."""
+def torch_allocator(cupy: Any) -> Callable[[int], Any]:
+    def take(nbytes: int, device: int) -> int:
+        try:
+            return int(cupy.cuda.runtime.malloc(nbytes))
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise TorchOutOfMemoryError("CUDA out of memory.") from error
 
-    def __init__(self, memory: Memory, nbytes: int) -> None:
-        self.memory = memory
-        self.ptr, self.size = memory.take(nbytes), nbytes
-
-    def __del__(self) -> None:
-        if hasattr(self, "ptr"):
-            self.memory.free(self.ptr)
-
-
-def rmm_allocator(memory: Memory) -> Callable[[int], Any]:
-    def rmm_cupy_allocator(nbytes: int) -> Any:
-        buf = _Buffer(memory, nbytes)
-        dev_id = -1 if buf.ptr else memory.cupy.cuda.device.get_device_id()
-        mem = memory.cupy.cuda.UnownedMemory(ptr=buf.ptr, size=buf.size, owner=buf, device_id=dev_id)
-        return memory.cupy.cuda.MemoryPointer(mem, 0)
-
-    return rmm_cupy_allocator
-
-
-def torch_allocator(memory: Memory) -> Callable[[int], Any]:
-    allocator = memory.cupy.cuda.PythonFunctionAllocator(
-        lambda nbytes, device: memory.take(nbytes), lambda address, device: memory.free(address)
-    )
-    _kept.append(allocator)
-    return allocator.malloc  # type: ignore[no-any-return]
-
-
-def pool_allocator(memory: Memory) -> Callable[[int], Any]:
-    pool = memory.cupy.cuda.MemoryPool(torch_allocator(memory))
-    return pool.malloc  # type: ignore[no-any-return]
-
-
-def no_memory(cupy: Any) -> dict[str, tuple[Callable[[Memory], Callable[[int], Any]], Callable[[], Exception]]]:
-    return {
-        "rmm": (rmm_allocator, lambda: MemoryError("std::bad_alloc: out_of_memory: RMM failure")),
-        "torch": (torch_allocator, lambda: TorchOutOfMemoryError("CUDA out of memory.")),
-        "cupy": (pool_allocator, lambda: cupy.cuda.memory.OutOfMemoryError(1, 2)),
-    }
+    _kept.append(cupy.cuda.PythonFunctionAllocator(take, lambda address, device: cupy.cuda.runtime.free(address)))
+    return _kept[-1].malloc  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -128,25 +90,58 @@ def allocating(allocator: Callable[[int], Any], cupy: Any) -> Iterator[None]:
         cupy.cuda.set_allocator(before)
 
 
-@pytest.fixture(params=["rmm", "torch", "cupy"])
+@contextmanager
+def rmm(cupy: Any, make: Callable[[Any], Any]) -> Iterator[Any]:
+    """A context in which CuPy's memory comes from a resource that is made of RMM's classes, which this yields."""
+    found = pytest.importorskip("rmm", reason="RMM is not installed (tests/gpu/driver/requirements-cuda13.txt)")
+    from rmm.allocators.cupy import rmm_cupy_allocator
+
+    found.mr.set_current_device_resource(make(found.mr))
+    with allocating(rmm_cupy_allocator, cupy):
+        yield found.mr
+    found.reinitialize()
+
+
+ALLOCATORS: dict[str, Callable[[Any], Any]] = {
+    "rmm": lambda cupy: rmm(cupy, lambda mr: mr.CudaMemoryResource()),
+    "rmm-pool": lambda cupy: rmm(cupy, lambda mr: mr.PoolMemoryResource(mr.CudaMemoryResource(), 1 << 20)),
+    "rmm-async": lambda cupy: rmm(cupy, lambda mr: mr.CudaAsyncMemoryResource()),
+    "torch": lambda cupy: allocating(torch_allocator(cupy), cupy),
+    "cupy": lambda cupy: allocating(cupy.cuda.MemoryPool().malloc, cupy),
+    "cupy-async": lambda cupy: allocating(cupy.cuda.MemoryAsyncPool().malloc, cupy),
+}
+
+
+def all_of(cupy: Any) -> list[Any]:
+    """Arrays that take what pools keep."""
+    found = []
+    for size in (1 << 20, 1 << 16, 1 << 12):
+        with suppress(MemoryError, RuntimeError):
+            while True:
+                found.append(cupy.empty(size, "u1"))
+    return found
+
+
+@pytest.fixture(params=ALLOCATORS)
 def memory(request: pytest.FixtureRequest, cuda: Any) -> Iterator[Memory]:
     """Memory that is CuPy's, by way of each kind of allocator."""
-    make, error = no_memory(cuda.cupy)[request.param]
-    memory = Memory(cuda.cupy, 1 << 30, error)
-    with allocating(make(memory), cuda.cupy):
-        yield memory
+    gc.collect()
+    driver.drain()
+    cuda.cupy.get_default_memory_pool().free_all_blocks()
+    with driver.memory() as set_total, ALLOCATORS[request.param](cuda.cupy):
+        yield Memory(set_total)
+        cuda.CudaDevice()._empty_pools()
 
 
 def test_all_memory_comes_from_the_allocator_and_the_cap_holds(cuda: Any, memory: Memory) -> None:
     cap = 3 << 20
     array = opened(cuda, max_device_nbytes=cap)
     array[:] = cuda.cupy.asarray(DATA)
-    memory.peak = memory.used
     default = cuda.cupy.get_default_memory_pool().used_bytes()
-    before = memory.used
+    before = driver.live_nbytes()
+    driver.peak_nbytes()
     found = array[:]
-    assert memory.peak >= DATA.nbytes
-    assert memory.peak <= before + DATA.nbytes + cap
+    assert driver.peak_nbytes() - before <= DATA.nbytes + cap
     assert cuda.cupy.get_default_memory_pool().used_bytes() == default
     np.testing.assert_array_equal(found.get(), DATA)
     array.backend.release()
@@ -158,20 +153,19 @@ def test_a_read_does_with_what_is_left(cuda: Any, memory: Memory, slack: int) ->
     device = cuda.CudaDevice()
     other, array = (opened(cuda, device, max_device_nbytes=cap) for cap in (30 << 20, 300 << 20))
     other[:]
-    kept = memory.used
-    assert kept
+    assert memory.used
     n = pipeline_slots._pool.n_threads
     meeting = Meeting(n + 1)  # of all threads: those that have just ended a batch let go of it
     run_in_threads(lambda _: meeting.attend(), range(n + 1), n + 1, pipeline_slots._pool, most=n)
     assert meeting.met
-    memory.limit = DATA.nbytes + slack
+    memory.limit(DATA.nbytes + slack)
     found = array[:]
     assert memory.refused
     np.testing.assert_array_equal(found.get(), DATA)
     array[:] = found
     np.testing.assert_array_equal(array[:16].get(), DATA[:16])
     del found
-    memory.limit, memory.refused = 1 << 30, 0
+    memory.limit(1 << 30)
     np.testing.assert_array_equal(array[:].get(), DATA)
     assert not memory.refused
     for one in (array, other):
@@ -184,14 +178,16 @@ def test_no_memory_is_an_error_that_says_what_to_do(cuda: Any, memory: Memory) -
     out = array[:]
     array.backend.release()
     device._empty_pools()
-    memory.limit = memory.used + 5000
+    memory.limit(memory.used)
+    rest = all_of(cuda.cupy)
     for read in (lambda: array[:], lambda: array.get_basic_selection(..., out=out)):
         with pytest.raises(gzarr.errors.OutOfMemoryError, match=r"lower max_device_nbytes.*empty_cache") as raised:
             read()
         assert isinstance(raised.value, MemoryError)
         assert isinstance(raised.value, gzarr.DeviceError)
         del raised
-    memory.limit = 1 << 30
+    del rest
+    memory.limit(1 << 30)
     np.testing.assert_array_equal(array[:].get(), DATA)
     array.backend.release()
 
@@ -230,22 +226,58 @@ def test_what_pools_keep_is_free(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> 
         assert device.free_nbytes() == (1 << 20) - (1 << 18), mine
         del mine
         pool.free_all_blocks()
-    with allocating(rmm_allocator(Memory(cupy, 1 << 30, MemoryError)), cupy):
+    with allocating(torch_allocator(cupy), cupy):
         assert device.free_nbytes() == free
         torch = SimpleNamespace(
             is_initialized=lambda: True, memory_reserved=lambda n: 5000 + n, memory_allocated=lambda n: 3000
         )
         monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=torch))
         assert device.free_nbytes() == free + 2000
-        pool = SimpleNamespace(pool_size=lambda: 9000, upstream_mr=SimpleNamespace())
-        counting = SimpleNamespace(get_allocated_bytes=lambda: 4000, upstream_mr=pool)
-        limiting = SimpleNamespace(
-            get_allocated_bytes=lambda: 4000, get_allocation_limit=lambda: 4700, upstream_mr=counting
-        )
-        for resource, more in ((pool, 9000), (counting, 5000)):
-            rmm = SimpleNamespace(get_current_device_resource=lambda resource=resource: resource)
-            monkeypatch.setitem(sys.modules, "rmm", SimpleNamespace(mr=rmm))
-            assert device.free_nbytes() == free + 2000 + more
-        rmm = SimpleNamespace(get_current_device_resource=lambda: limiting)
-        monkeypatch.setitem(sys.modules, "rmm", SimpleNamespace(mr=rmm))
-        assert device.free_nbytes() == 700
+
+
+def test_rmm_says_what_is_free(cuda: Any) -> None:
+    cupy, device = cuda.cupy, cuda.CudaDevice()
+    cupy.get_default_memory_pool().free_all_blocks()
+    with rmm(cupy, lambda mr: mr.CudaMemoryResource()) as mr:
+        assert device.free_nbytes() == cupy.cuda.runtime.memGetInfo()[0]
+        pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), 9 << 20)
+        free = cupy.cuda.runtime.memGetInfo()[0] + (9 << 20)
+        tracking, statistics = mr.TrackingResourceAdaptor(pool), mr.StatisticsResourceAdaptor(pool)
+        limiting = mr.LimitingResourceAdaptor(tracking, 1 << 20)
+        for resource, before, after in (
+            (pool, free, free),  # it does not say how much of it is used
+            (tracking, free, free - (1 << 18)),
+            (statistics, free, free - (1 << 18)),
+            (limiting, 1 << 20, 3 << 18),
+        ):
+            mr.set_current_device_resource(resource)
+            assert device.free_nbytes() == before
+            mine = cupy.empty(1 << 18, "u1")
+            assert device.free_nbytes() == after
+            del mine
+
+
+def test_a_read_does_with_what_rmm_allows(cuda: Any) -> None:
+    """A limit of the adaptor's, in a pool with more."""
+    with rmm(
+        cuda.cupy,
+        lambda mr: mr.LimitingResourceAdaptor(mr.PoolMemoryResource(mr.CudaMemoryResource(), 9 << 20), 5 << 20),
+    ):
+        array = opened(cuda, max_device_nbytes=30 << 20)
+        found = array[:]
+        np.testing.assert_array_equal(found.get(), DATA)
+        with pytest.raises(gzarr.errors.OutOfMemoryError, match="Exceeded memory limit"):
+            array[:]
+        array.backend.release()
+
+
+@pytest.mark.parametrize("kind", ["rmm", "rmm-async"])
+def test_a_device_that_has_failed_is_not_one_without_memory(cuda: Any, kind: str) -> None:
+    """RMM reports both as a MemoryError."""
+    with ALLOCATORS[kind](cuda.cupy):
+        array = opened(cuda)
+        call = {"rmm": "cudaMalloc", "rmm-async": "cudaMallocFromPoolAsync"}[kind]
+        with driver.failing(call, 700), pytest.raises(gzarr.DeviceError, match="start it anew") as raised:
+            array[:]
+        assert not isinstance(raised.value, MemoryError)
+        driver.faults()

@@ -165,7 +165,7 @@ def test_what_belongs_to_another_device_is_refused() -> None:
 
 def test_functions_that_are_missing_say_so() -> None:
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
-        cupy.cuda.runtime.mallocManaged(100)
+        cupy.cuda.runtime.deviceEnablePeerAccess(1)
     assert "does not have" in driver.faults()
 
 

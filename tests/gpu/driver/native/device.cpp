@@ -45,8 +45,8 @@ const std::vector<int> &visible() {
 
 namespace {
 
-constexpr size_t PAGE = 4096, ALIGNMENT = 256, FILLED = 32 << 20, KEPT = 512;
-constexpr int FRESH = 0xA5, FREED = 0xEE;
+constexpr size_t PAGE = 4096, ALIGNMENT = 256, KEPT = 512;
+constexpr int FREED = 0xEE;
 
 // Never destroyed: threads use them until the process ends.
 std::mutex &mutex = *new std::mutex;
@@ -227,7 +227,38 @@ const Block *block_at(uintptr_t address) {
 
 bool is_inside(uintptr_t address, size_t nbytes, Kind kind) {
     const Block *block = block_at(address);
-    return block != nullptr && block->kind == kind && nbytes <= block->end - address;
+    return block != nullptr && block->kind == kind && !block->is_leaving && nbytes <= block->end - address;
+}
+
+// Take device memory into account, by way of a pool if there is one. Returns: whether there is enough.
+bool take(size_t nbytes, Pool *pool) {
+    size_t more = nbytes;
+    if (pool != nullptr) more = size_t(std::max(pool->used + nbytes, pool->reserved) - pool->reserved);
+    if (more > 0 && live[0] + more > total) {
+        calls["cudaErrorMemoryAllocation"]++;
+        return false;
+    }
+    live[0] += more;
+    if (pool != nullptr) {
+        pool->reserved += more;
+        pool->used += nbytes;
+    }
+    return true;
+}
+
+void shrink(Pool *pool, uint64_t kept) {
+    uint64_t left = std::min(pool->reserved, std::max(pool->used, kept));
+    live[0] -= size_t(pool->reserved - left);
+    pool->reserved = left;
+}
+
+void give_back(size_t nbytes, Pool *pool) {
+    if (pool == nullptr) {
+        live[0] -= nbytes;
+        return;
+    }
+    pool->used -= nbytes;
+    shrink(pool, pool->kept);
 }
 
 bool overlaps(const Flight &flight, uintptr_t low, uintptr_t high) { return flight.low < high && low < flight.high; }
@@ -329,10 +360,25 @@ Point last_of(Stream *stream) {
     return {stream, stream->submitted};
 }
 
+extern "C" {
+int PyGILState_Check();
+void *PyEval_SaveThread();
+void PyEval_RestoreThread(void *);
+}
+
+// Lets go of Python's lock, which finalizers may hold that wait for work of Python's.
+struct WithoutPython {
+    void *state = PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
+    ~WithoutPython() {
+        if (state != nullptr) PyEval_RestoreThread(state);
+    }
+};
+
 bool is_carrying_out() { return is_worker; }
 
 void reach(Point point) {
     if (point.stream == nullptr || is_worker) return;
+    WithoutPython without;
     Lock lock(mutex);
     for (Stream *other : streams) {
         if (other != point.stream) perhaps_want(other);
@@ -350,6 +396,7 @@ bool is_reached(Point point) {
 
 void reach_all(int device) {
     if (is_worker) return;
+    WithoutPython without;
     Lock lock(mutex);
     std::vector<Point> points;
     for (Stream *stream : working()) {
@@ -361,10 +408,11 @@ void reach_all(int device) {
 
 // -- memory
 
-void *allocate(size_t nbytes, Kind kind) {
+void *allocate(size_t nbytes, Kind kind, Pool *pool) {
     Lock lock(mutex);
     int row = int(kind);
-    if (kind == Kind::device && live[row] + nbytes > total) return nullptr;
+    if (kind == Kind::pinned) live[row] += nbytes;
+    else if (!take(nbytes, pool)) return nullptr;
     // The last page cannot be accessed, and the block ends before it.
     size_t used = rounded(std::max<size_t>(nbytes, 1), ALIGNMENT), size = rounded(used, PAGE) + PAGE;
     void *base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -372,9 +420,8 @@ void *allocate(size_t nbytes, Kind kind) {
     mprotect(static_cast<char *>(base) + size - PAGE, PAGE, PROT_NONE);
     uintptr_t start = uintptr_t(base) + size - PAGE - used;
     memset(reinterpret_cast<void *>(start), FRESH, std::min(nbytes, FILLED));
-    blocks[start] = {start, start + nbytes, current_device, kind};
+    blocks[start] = {start, start + nbytes, pool == nullptr ? current_device : pool->device, kind, pool};
     mappings[start] = {base, size};
-    live[row] += nbytes;
     peak[row] = std::max(peak[row], live[row]);
     return reinterpret_cast<void *>(start);
 }
@@ -383,7 +430,7 @@ bool adopt(void *address, size_t nbytes) {
     Lock lock(mutex);
     uintptr_t start = uintptr_t(address);
     if (start % PAGE != 0 || block_at(start) != nullptr) return false;
-    blocks[start] = {start, start + nbytes, current_device, Kind::registered};
+    blocks[start] = {start, start + nbytes, current_device, Kind::registered, nullptr};
     return true;
 }
 
@@ -405,7 +452,8 @@ bool release(void *address, Kind kind) {
         blocks.erase(found);
         return true;
     }
-    live[int(kind)] -= block.end - block.start;
+    if (kind == Kind::pinned) live[int(kind)] -= block.end - block.start;
+    else give_back(block.end - block.start, block.pool);
     auto [base, size] = mappings[block.start];
     blocks.erase(found);
     mappings.erase(block.start);
@@ -418,6 +466,25 @@ bool release(void *address, Kind kind) {
         graveyard.pop_front();
     }
     return true;
+}
+
+bool release_later(void *address, Stream *stream) {
+    {
+        Lock lock(mutex);
+        auto found = blocks.find(uintptr_t(address));
+        if (found == blocks.end() || found->second.kind != Kind::device || found->second.is_leaving) {
+            add_fault("memory is freed that is not allocated");
+            return false;
+        }
+        found->second.is_leaving = true;
+    }
+    submit(stream, {"a free", [=] { return release(address, Kind::device); }, {}});
+    return true;
+}
+
+void trim(Pool *pool, uint64_t kept) {
+    Lock lock(mutex);
+    shrink(pool, kept);
 }
 
 bool find_block(const void *address, Block *found) {

@@ -14,6 +14,9 @@
 #include <vector>
 
 constexpr int N_DEVICES = 2;
+// What fresh memory has, up to so many bytes of a block.
+constexpr int FRESH = 0xA5;
+constexpr size_t FILLED = 32 << 20;
 // The numbers of the devices that CUDA_VISIBLE_DEVICES leaves, in its order.
 const std::vector<int> &visible();
 
@@ -49,10 +52,18 @@ struct Event {
 
 enum class Kind { device, pinned, registered };
 
+// Memory that a pool of CUDA's has from its device, and how much of it is kept when it is unused.
+struct Pool {
+    int device;
+    uint64_t reserved = 0, used = 0, kept = 0;
+};
+
 struct Block {
     uintptr_t start, end;
     int device;
     Kind kind;
+    Pool *pool = nullptr;
+    bool is_leaving = false;  // it is freed when its stream comes so far, and may not be used by what is queued later
 };
 
 extern thread_local int current_device;
@@ -73,8 +84,10 @@ bool is_reached(Point point);  // and if not, it is wanted from now on
 void reach_all(int device);    // all work of a device
 bool is_carrying_out();        // whether this is a stream's own thread
 
-void *allocate(size_t nbytes, Kind kind);  // nullptr if there is not enough
+void *allocate(size_t nbytes, Kind kind, Pool *pool = nullptr);  // nullptr if there is not enough
 bool release(void *address, Kind kind);
+bool release_later(void *address, Stream *stream);
+void trim(Pool *pool, uint64_t kept);
 // Notes that memory of the host is pinned. Returns: whether it begins at a page, and was not pinned before.
 bool adopt(void *address, size_t nbytes);
 bool find_block(const void *address, Block *found);

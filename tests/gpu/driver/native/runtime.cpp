@@ -1,8 +1,9 @@
 // The CUDA runtime, as far as CuPy and gzarr call it. Everything else is refused (tests/gpu/driver/install.py).
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
-#include <vector>
+#include <thread>
 
 #include "device.h"
 
@@ -15,24 +16,16 @@ namespace {
 
 Event *event_of(cudaEvent_t handle) { return reinterpret_cast<Event *>(handle); }
 
-// Freed by finalizers that came on a stream's own thread, which cannot wait for itself.
-std::mutex &freeing = *new std::mutex;
-std::vector<void *> &deferred = *new std::vector<void *>;
-
 cudaError_t free_now(void *address) {
     Block block;
     if (find_block(address, &block)) reach_all(block.device);
     return release(address, Kind::device) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-void free_deferred() {
-    std::vector<void *> taken;
-    {
-        std::lock_guard<std::mutex> lock(freeing);
-        taken.swap(deferred);
-    }
-    for (void *address : taken) free_now(address);
-}
+Pool *const default_pools = new Pool[N_DEVICES]{{0}, {1}};
+std::atomic<Pool *> current_pools[N_DEVICES] = {&default_pools[0], &default_pools[1]};
+
+Pool *pool_of(cudaMemPool_t handle) { return reinterpret_cast<Pool *>(handle); }
 
 cudaError_t copied(void *to, const void *from, size_t nbytes, cudaMemcpyKind kind, cudaStream_t handle) {
     Stream *stream = stream_of(handle);
@@ -93,6 +86,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int) {
         case cudaDevAttrWarpSize: *value = 32; break;
         case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
         case cudaDevAttrMaxSharedMemoryPerBlock: *value = 49152; break;
+        case cudaDevAttrMemoryPoolsSupported: *value = 1; break;
         default: *value = 0;
     }
     return cudaSuccess;
@@ -133,21 +127,86 @@ cudaError_t cudaProfilerStop() { return cudaSuccess; }
 
 cudaError_t cudaMalloc(void **address, size_t nbytes) {
     CALL;
-    if (!is_carrying_out()) free_deferred();
     *address = nbytes == 0 ? nullptr : allocate(nbytes, Kind::device);
     return *address == nullptr && nbytes != 0 ? cudaErrorMemoryAllocation : cudaSuccess;
 }
+cudaError_t cudaMallocManaged(void **address, size_t nbytes, unsigned) { return cudaMalloc(address, nbytes); }
 // It waits for the device, which CuPy's pool relies on.
 cudaError_t cudaFree(void *address) {
     CALL_ANYWAY;
     if (address == nullptr) return cudaSuccess;
-    if (is_carrying_out()) {
-        std::lock_guard<std::mutex> lock(freeing);
-        deferred.push_back(address);
-        return cudaSuccess;
+    if (!is_carrying_out()) return free_now(address);
+    std::thread(free_now, address).detach();  // a finalizer on a stream's own thread, which cannot wait for itself
+    return cudaSuccess;
+}
+// What a stream frees it may have again as soon as that is done; here nobody has it again.
+cudaError_t cudaMallocFromPoolAsync(void **address, size_t nbytes, cudaMemPool_t pool, cudaStream_t handle) {
+    CALL;
+    Stream *stream = stream_of(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    *address = allocate(nbytes, Kind::device, pool_of(pool));
+    if (*address == nullptr) {
+        reach_all(current_device);
+        *address = allocate(nbytes, Kind::device, pool_of(pool));
     }
-    free_deferred();
-    return free_now(address);
+    if (*address == nullptr) return cudaErrorMemoryAllocation;
+    return fill(*address, FRESH, std::min(nbytes, FILLED), stream);  // work that does not wait for it is spoilt
+}
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
+    *pool = reinterpret_cast<cudaMemPool_t>(&default_pools[device]);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
+    *pool = reinterpret_cast<cudaMemPool_t>(current_pools[device].load());
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
+    current_pools[device] = pool_of(pool);
+    return cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void **address, size_t nbytes, cudaStream_t stream) {
+    cudaMemPool_t pool;
+    cudaDeviceGetMemPool(&pool, current_device);
+    return cudaMallocFromPoolAsync(address, nbytes, pool, stream);
+}
+cudaError_t cudaFreeAsync(void *address, cudaStream_t handle) {
+    CALL_ANYWAY;
+    Stream *stream = stream_of(handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    return address == nullptr || release_later(address, stream) ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *properties) {
+    CALL;
+    *pool = reinterpret_cast<cudaMemPool_t>(new Pool{properties->location.id});
+    return cudaSuccess;
+}
+// It stays in memory: blocks may name it.
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+    CALL_ANYWAY;
+    pool_of(pool)->kept = 0;
+    trim(pool_of(pool), 0);
+    return cudaSuccess;
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t kept) {
+    CALL;
+    trim(pool_of(pool), kept);
+    return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
+    CALL;
+    if (attribute == cudaMemPoolAttrReleaseThreshold) pool_of(pool)->kept = *static_cast<uint64_t *>(value);
+    return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t handle, cudaMemPoolAttr attribute, void *value) {
+    CALL;
+    const Pool *pool = pool_of(handle);
+    switch (attribute) {
+        case cudaMemPoolAttrReleaseThreshold: *static_cast<uint64_t *>(value) = pool->kept; break;
+        case cudaMemPoolAttrReservedMemCurrent: *static_cast<uint64_t *>(value) = pool->reserved; break;
+        case cudaMemPoolAttrUsedMemCurrent: *static_cast<uint64_t *>(value) = pool->used; break;
+        default: return cudaErrorInvalidValue;
+    }
+    return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void **address, size_t nbytes, unsigned) {
     CALL;
@@ -241,6 +300,11 @@ cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned *flags) {
 }
 cudaError_t cudaStreamGetPriority(cudaStream_t, int *priority) {
     *priority = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id) {
+    CALL;
+    *id = reinterpret_cast<unsigned long long>(stream);
     return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
