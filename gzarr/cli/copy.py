@@ -1,6 +1,7 @@
 """The commands ``gzarr copy``, ``consolidate`` and ``migrate``, and the options that all copies share."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -234,5 +235,10 @@ def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) ->
         raise CopyError(f"a conversion to {suffix} takes no options but --if-exists")
     if options.if_exists == "skip":
         raise CopyError(f"a conversion to {suffix} takes --if-exists raise or replace")
-    getattr(gzarr.convert, WRITERS[suffix])(source, dest, overwrite=options.if_exists == "replace")
+    writer = WRITERS[suffix]
+    if writer == "to_tiff" and find_spec("rasterio") and not dest.lower().removesuffix(suffix).endswith(".ome"):
+        node = gzarr.open(source, mode="r")
+        level = node if isinstance(node, gzarr.Array) else next((array for _, array in node.arrays()), None)
+        writer = "to_geotiff" if level is not None and "spatial:transform" in level.attrs else writer
+    getattr(gzarr.convert, writer)(source, dest, overwrite=options.if_exists == "replace")
     print(f"wrote {escaped(dest)}")

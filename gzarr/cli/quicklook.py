@@ -73,29 +73,29 @@ def quicklook(
     image = require("PIL.Image", "cli", "gzarr quicklook")
     node = gzarr.open(path, mode="r", device="cpu")
     place = Path(f"{node.basename or Path(path.rstrip('/')).stem or 'array'}.png") if out is None else out
-    if isinstance(node, gzarr.Group):
-        image_of_group = _opened_image(path, node)
+    if isinstance(node, gzarr.Group) or (channels is not None and "c" in (node.metadata.dimension_names or ())):
+        opened = _opened_image(path, node)  # of an array, such as OME-TIFF of one level, too
         if raw:
             raise misuse("an OME-Zarr image has no --raw; name one of its levels", "--raw")
-        place.write_bytes(_image(image_of_group, size, at, channels))
+        place.write_bytes(_image(opened, size, at, channels))
     else:
         if channels is not None:
-            raise misuse(f"{path!r} is an array, no OME-Zarr image; cut axes by --at", "--channels")
+            raise misuse(f"{path!r} is an array without an axis 'c'; cut axes by --at", "--channels")
         drawn = _pixels(node, path.rstrip("/").rpartition("/")[0] or ".", size, at, raw=raw)
         image.fromarray(np.ascontiguousarray(drawn)).save(place, "PNG")
     print(f"wrote {escaped(place)}")
 
 
-def _opened_image(path: str, group: gzarr.Group) -> Any:
-    """The image that a group is, or the pyramid of a TIFF file. Raises ArrayNotFoundError, MetadataError."""
+def _opened_image(path: str, node: gzarr.Group | gzarr.Array) -> Any:
+    """The image that a node is, or the pyramid of a TIFF file. Raises ArrayNotFoundError, MetadataError."""
     from gzarr.images import open_image
 
     try:
         return open_image(path, "r", device="cpu")
     except MetadataError as error:
-        if {"ome", "multiscales"} & set(group.attrs):
+        if isinstance(node, gzarr.Array) or {"ome", "multiscales"} & set(node.attrs):
             raise
-        raise no_array(path, group) from error
+        raise no_array(path, node) from error
 
 
 def _image(image: Any, size: int, at: str | None, channels: str | None) -> bytes:

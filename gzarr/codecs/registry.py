@@ -257,6 +257,12 @@ def from_v2(config: Mapping[str, Any]) -> CodecSpec:
     return spec_class.from_json({**spec_class.v2_fields, **fields})
 
 
+def standard(spec: CodecSpec) -> CodecSpec:
+    """The codec of the v3 specification that numcodecs' crc32c is with its checksum at the end; others unchanged."""
+    is_same = spec.name == "numcodecs.crc32c" and spec.to_v2().items() <= {"id": "crc32c", "location": "end"}.items()
+    return from_v2({"id": "crc32c"}) if is_same else spec
+
+
 def _fields(spec_class: type[CodecSpec]) -> Collection[str]:
     return spec_class.v2_fields or [field.name for field in dataclasses.fields(cast("Any", spec_class))]
 

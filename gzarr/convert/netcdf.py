@@ -213,7 +213,9 @@ def _encoding(array: Array) -> tuple[Any, Any, dict[str, Any]]:
 
 def _set_attributes(node: Any, attributes: Mapping[str, Any]) -> None:
     for name, value in attributes.items():
-        numbers = isinstance(value, list) and value and {type(v) for v in value} <= {int, float}
-        text = isinstance(value, list) and value and all(isinstance(v, str) for v in value)
-        plain = type(value) in (int, float, str)
-        node.setncattr(name, value if plain or numbers or text else json.dumps(value))
+        kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
+        if kinds == {bool}:  # netCDF has none; text would be true if it is "false"
+            node.setncattr(name, np.asarray(value, "i1")[()])
+        else:
+            plain = kinds == {str} or (kinds and kinds <= {int, float})
+            node.setncattr(name, value if plain else json.dumps(value))

@@ -11,7 +11,6 @@ import numpy as np
 from gzarr.concurrency import new_lock
 from gzarr.convert.writing import replacing
 from gzarr.errors import CopyError
-from gzarr.hierarchy.array import Array
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
 from gzarr.images.named_data import LazyVolume
@@ -75,8 +74,8 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     Parameters
     ----------
     source : Image, Array or path
-        Of two axes, or three, of which the first are bands. Its attributes ``proj:code``, ``spatial:transform`` and
-        ``nodata`` are kept.
+        Of two axes, or three, of which one is of bands: the first, or that with such a name. Its attributes
+        ``proj:code``, ``spatial:transform``, ``spatial:registration`` and ``nodata`` are kept.
     path : str or path
         Path of the file, which appears when it is complete.
     overwrite : bool, default False
@@ -86,8 +85,8 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     """
     rasterio = require("rasterio", "raster", "to_geotiff")
     shutil = require("rasterio.shutil", "raster", "to_geotiff")
-    found = source if isinstance(source, (Image, Array)) else open_image(source, "r")
-    array = (found.levels[0] if isinstance(found, Image) else found).to("cpu")
+    found = source if isinstance(source, Image) else open_image(source, "r")  # of an array, too: with bands first
+    array = found.levels[0].to("cpu")
     if array.ndim not in (2, 3):
         raise CopyError(f"{array.store_path} has {array.ndim} axes: a GeoTIFF has two, and bands")
     attributes: Mapping[str, Any] = array.attrs.asdict()
@@ -95,7 +94,9 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     profile |= dict(zip(("height", "width"), array.shape[-2:], strict=True))
     profile |= {"count": array.shape[0] if array.ndim == 3 else 1, "crs": attributes.get("proj:code")}
     if "spatial:transform" in attributes:
-        profile["transform"] = rasterio.Affine(*attributes["spatial:transform"][:6])
+        middle = 0.5 if attributes.get("spatial:registration") == "node" else 0.0  # GDAL's is that of the corner
+        a, b, x, c, d, y = attributes["spatial:transform"][:6]
+        profile["transform"] = rasterio.Affine(a, b, x - middle * (a + b), c, d, y - middle * (c + d))
     nodata = nodata_of(array.metadata)
     profile["nodata"] = None if nodata is None else nodata.item()
     with replacing(path, overwrite=overwrite) as partial:

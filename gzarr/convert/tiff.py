@@ -160,7 +160,7 @@ def to_tiff(
 
     A last axis of two to four samples named "c", or of three or four without a name, becomes the samples of a pixel.
     Names of axes are stored in tifffile's form, and the attribute ``nodata`` in GDAL's, which `from_tiff` reads. Files
-    of more than 2 GiB are BigTIFF.
+    of more than 2 GiB are BigTIFF. `to_geotiff` also writes where the pixels of a map lie.
 
     Parameters
     ----------
@@ -196,9 +196,11 @@ def to_tiff(
         if not {"ome", "multiscales"} & set(found.attrs):
             raise CopyError(f"{found.store_path} is a group: a TIFF file holds an array or an image; name one in it")
         image = source if isinstance(source, Image) else open_image(found)
+        _warn_of_map(image.levels[0])
         _write_image(tifffile, image, path, tile, overwrite=overwrite, compression=compression)
         return
     array = found
+    _warn_of_map(array)
     samples = _nsamples(array)
     npixel = array.ndim - (samples > 0)
     if npixel < 2 or 0 in array.shape or array.dtype.kind not in "biufc":
@@ -215,6 +217,11 @@ def to_tiff(
             compression=compression,
             **_tags(array, samples),
         )
+
+
+def _warn_of_map(array: Array) -> None:
+    if "spatial:transform" in array.attrs:
+        warnings.warn(f"{array.store_path}: the file does not say where it lies; to_geotiff writes that", stacklevel=3)
 
 
 def _tags(array: Array, samples: int) -> dict[str, Any]:

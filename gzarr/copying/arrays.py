@@ -13,7 +13,7 @@ from gzarr.chunk_io.prepare import find_shardings, prepare_array
 from gzarr.chunk_io.reference import load
 from gzarr.codecs.bytes import BytesCodec
 from gzarr.codecs.chain import prepare
-from gzarr.codecs.registry import from_v2
+from gzarr.codecs.registry import standard
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
 from gzarr.copying.sources import Source
 from gzarr.cpu.backend import CpuBackend
@@ -117,8 +117,7 @@ def _resolved(meta: ArrayMeta) -> tuple[CodecSpec, ...]:
     """The codecs of the innermost chunks, resolved for their dtype and shape; crc32c is the same of either name."""
     specs = find_shardings(meta.codecs, len(meta.shape))[1]
     chunk = ArrayRepr(meta.data_type.dtype, meta.chunks, meta.fill_value)
-    resolved = [step.spec for step in prepare(specs, chunk)]
-    return tuple(from_v2(spec.to_v2()) if spec.name == "numcodecs.crc32c" else spec for spec in resolved)
+    return tuple(standard(step.spec) for step in prepare(specs, chunk))
 
 
 def _same_elements(one: ArrayMeta, other: ArrayMeta) -> bool:

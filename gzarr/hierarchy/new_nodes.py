@@ -14,7 +14,7 @@ import numpy as np
 
 from gzarr.chunk_io.prepare import find_shardings
 from gzarr.codecs.bytes import BytesCodec
-from gzarr.codecs.registry import parse_codec
+from gzarr.codecs.registry import parse_codec, standard
 from gzarr.codecs.transpose import TransposeCodec
 from gzarr.codecs.vlen import VLenBytesCodec, VLenUTF8Codec
 from gzarr.dtypes import cast_fill, parse_dtype
@@ -153,9 +153,10 @@ def _of_array(array: Array, keywords: Mapping[str, Any], *, has_layout: bool) ->
 
 def _text_names(data: Any) -> tuple[str, ...]:
     """Return the names of the axes of data. Raises MetadataError for names that are no text."""
-    names = axis_names(data)
+    stored = getattr(data, "dimension_names", None) or ()  # of arrays and views, where some may be None
+    names = axis_names(data) or (stored if None not in stored else ())
     if all(isinstance(name, str) for name in names):
-        return names
+        return tuple(names)
     raise MetadataError(f"dimension_names: the data's axes have names that are no text, {names}; rename them")
 
 
@@ -204,6 +205,8 @@ def _codecs_of_other_format(meta: ArrayMeta, *, recompressed: bool) -> dict[str,
             return {}
         others += () if recompressed else compressors[:-1]
         compressors = compressors[-1:]
+    else:
+        others, compressors = list(map(standard, others)), tuple(map(standard, compressors))
     order = getattr(serializer, "endian", None) if meta.data_type.dtype.isbuiltin == 1 else None
     dtype = {"dtype": meta.data_type.dtype.newbyteorder(order)} if order == "big" else {}
     return {"filters": others or None, "compressors": list(compressors), **dtype}

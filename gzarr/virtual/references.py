@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gzarr.api.open import open as open_node
-from gzarr.errors import MetadataError, StoreError
+from gzarr.errors import MetadataError, MissingExtraError, StoreError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.indexing.keys import Coords, join_path
@@ -242,6 +242,8 @@ def _save_parquet(groups: _Groups, arrays: _Arrays, store: Store, folder: str) -
 
 def _save_in_icechunk(groups: _Groups, arrays: _Arrays, session: Any) -> None:
     theirs, metas = getattr(session, "store", session), _metas(arrays, 3)
+    if not hasattr(theirs, "set_virtual_refs_arr"):
+        raise MissingExtraError("references in a repository need Icechunk 2.3 or newer: pip install 'gzarr[icechunk]'")
     store, now = ZarrStore(theirs), datetime.now(UTC) + timedelta(seconds=1)  # kept in whole seconds
     if metas is None:
         raise MetadataError("some of the arrays have codecs that Zarr v3 lacks, and Icechunk knows no other format")

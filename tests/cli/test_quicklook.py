@@ -1,5 +1,6 @@
 """``gzarr quicklook``."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -129,14 +130,16 @@ def test_images_are_drawn_as_images_and_groups_are_not(tmp_path: Path, capsys: p
             assert picture.size == (30, 20)
     create_image(tmp_path / "c.zarr", np.stack([RAMP, 0 * RAMP])[None].astype("u2"), axes="tcyx", levels=1)
     options = [str(tmp_path / "c.zarr"), str(tmp_path / "c.png"), "--at", "t=0", "--channels"]
-    for channel, is_dark in (("0", False), ("1", True)):
-        assert main(["quicklook", *options, channel]) == 0
+    tifffile.imwrite(tmp_path / "c.ome.tif", np.stack([RAMP, 0 * RAMP]).astype("u2"), metadata={"axes": "CYX"})
+    in_tiff = [str(tmp_path / "c.ome.tif"), str(tmp_path / "c.png"), "--size=540", "--channels"]
+    for call, channel in product((options, in_tiff), "01"):
+        assert main(["quicklook", *call, channel]) == 0
         with Picture.open(tmp_path / "c.png") as picture:
             assert picture.size == (540, 360)
-            assert (np.asarray(picture).max() == 0) == is_dark
-    level = str(tmp_path / "c.zarr/0")
+            assert (np.asarray(picture).max() == 0) == (channel == "1")
+    level = str(tmp_path / "i.zarr/0")
     wrong = [(options[0], "--at=z=0", "there are t, c, y, x"), (options[0], "--raw", "no --raw")]
-    for path, option, why in (*wrong, (level, "--channels=1", "no OME-Zarr image"), (level, "x.jpg", "name in .png")):
+    for path, option, why in (*wrong, (level, "--channels=1", "without an axis 'c'"), (level, "x.jpg", "name in .png")):
         with pytest.raises(SystemExit, match="2"):
             main(["quicklook", path, *([option] if "jpg" in option else [options[1], option])])
         assert why in " ".join(capsys.readouterr().err.split())

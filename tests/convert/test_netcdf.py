@@ -202,10 +202,11 @@ def test_types_that_netcdf_has_not_are_stored_as_xarray_does(tmp_path, zarr_form
     root.array("text", data=np.array(["a", "bcd"]))
     root.array("bytes", data=np.array([b"a", b"bcd"]))
     root.array("big", data=np.arange(3, dtype=">i4"))
-    root.attrs["nested"] = {"a": [1, None]}
+    root.attrs.update({"nested": {"a": [1, None]}, "is_valid": False, "valid": [True, False]})
     convert.to_netcdf(root, tmp_path / "a.nc")
     with netCDF4.Dataset(tmp_path / "a.nc") as file:
         assert file["flag"][:].tolist() == [1, 0]
+        assert (file.is_valid, file.is_valid.dtype, file.valid.tolist()) == (0, np.int8, [1, 0])
         when = file["when"]
         assert netCDF4.num2date(when[0], when.units) == dt.datetime(2020, 1, 2)  # noqa: DTZ001
         assert when[1] is np.ma.masked

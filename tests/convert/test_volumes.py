@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.convert import from_bioio, from_dicom, from_nifti, from_rasterio, to_geotiff, to_nifti
+from gzarr.cli.main import main
+from gzarr.convert import from_bioio, from_dicom, from_nifti, from_rasterio, from_tiff, to_geotiff, to_nifti, to_tiff
 from gzarr.images import create_image, open_image
 
 RNG = np.random.default_rng(0)
@@ -120,6 +121,26 @@ def test_rasters_go_there_and_back(tmp_path: Path, bands: int) -> None:
         assert (file.transform, file.crs, file.nodata) == (transform, "EPSG:32633", -1)
         assert file.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"
         assert file.overviews(1)
+
+
+@pytest.mark.parametrize("ome", [True, False])
+@pytest.mark.parametrize("raster", ["Area", "Point"])
+def test_geotiff_goes_there_and_back(tmp_path: Path, raster: str, ome: bool) -> None:
+    """Samples of pixels become bands, and the transform stays that of the corner."""
+    rasterio = pytest.importorskip("rasterio")
+    shape = {"count": 3, "height": 40, "width": 50, "interleave": "pixel", "photometric": "rgb"}
+    place = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 1, 500000, 2, -20, 4600000)}
+    data = RNG.integers(0, 99, (3, 40, 50), "u1")
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", dtype="uint8", **shape, **place) as file:
+        file.update_tags(AREA_OR_POINT=raster)
+        file.write(data)
+    from_tiff(tmp_path / "a.tif", tmp_path / "a.zarr", ome=ome)
+    assert main(["convert", str(tmp_path / "a.zarr"), str(tmp_path / "b.tif")]) == 0
+    with rasterio.open(tmp_path / "b.tif") as file:
+        np.testing.assert_array_equal(file.read(), data)
+        assert (file.transform, file.crs) == (place["transform"], "EPSG:32633")
+    with pytest.warns(UserWarning, match="to_geotiff"):
+        to_tiff(tmp_path / "a.zarr", tmp_path / "c.tif")
 
 
 def test_what_bioio_reads_is_taken_over() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.errors import CopyError, MetadataError, StoreError
+from gzarr.errors import CopyError, MetadataError, MissingExtraError, StoreError
 
 RNG = np.random.default_rng(0)
 DATA = RNG.integers(0, 99, (30, 41))
@@ -115,6 +115,8 @@ def test_what_others_cannot_reach_is_refused(tmp_path: Path) -> None:
         gzarr.save_references(gzarr.group(gzarr.MemoryStore({})).create_array("a", data=[1]), tmp_path / "refs.json")
     with pytest.raises(StoreError, match="a name that ends in"):
         gzarr.save_references(gzarr.group(tmp_path / "x.zarr"), tmp_path / "refs.txt")
+    with pytest.raises(MissingExtraError, match=r"need Icechunk 2\.3 or newer"):  # that of a session of 1.1
+        gzarr.save_references(gzarr.group(tmp_path / "x.zarr"), object())
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=np.zeros(10 << 20), chunks=(1 << 20,), compression="lzf")
     with pytest.raises(StoreError, match="only a library reads them"):

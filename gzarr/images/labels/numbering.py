@@ -218,7 +218,7 @@ def find_output(request: LabelRequest, source: LabelSource) -> LabelOutput:
         store, path, *_ = reach_node(out, None, "a", "cpu", {})
         out = open_array(out, "r+") if request.recipe.resume and isinstance(read_node(store, path), ArrayMeta) else None
         if out is None or not may_go_on(out, request.recipe.part):
-            check_free(store, path)
+            check_free(store, path, "the opened array")
             return LabelOutput(tuple(request.chunks or getattr(source.array, "shards", None) or source.chunks), 8)
     array = out[0] if isinstance(out, Image) else out
     if not isinstance(array, Array):

@@ -65,7 +65,7 @@ def test_an_array_is_created_like_the_mask(tmp_path: Path) -> None:
     np.testing.assert_array_equal(out[...], expected)
     assert (out.dtype, out.chunks, out.shards, out.dimension_names) == (np.uint8, z.chunks, z.shards, ("y", "x"))
     assert done[-1] == (2 * mask.nbytes, 2 * mask.nbytes, f"array {str(z.store_path)!r}")
-    with pytest.raises(gzarr.ContainsArrayError, match="already stored"):
+    with pytest.raises(gzarr.ContainsArrayError, match="pass the opened array to replace it"):
         label(z, tmp_path / "labels")
 
 
