@@ -112,7 +112,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS)
         case IN_PIECES + 1: gather_piece<2>(part, lists, unit, swap); break;
         case IN_PIECES + 2: gather_piece<4>(part, lists, unit, swap); break;
         default:
-            if (part.kind >= IN_WINDOWS) copy_rows(part, unit, swap, fill);
+            if (part.kind < IN_WINDOWS) return;
+            copy_rows(part, unit, part.kind & 3, swap, [&](u32 from) { return plain_row(part, from, fill); });
         }
         return;
     }

@@ -59,15 +59,14 @@ struct alignas(16) Part {
     u32 from_step; // from one unit of a run to the next in the source; 0 if the chunk is missing
     u32 to_step;
     u32 item_step; // from one item of a unit to the next in the source, in items, if they lie apart there
-    union {
-        Blocks blocks;
-        Rows rows; // if the kind is IN_WINDOWS + log2 V, or IN_PIECES + log2 T
-    };
+    Blocks blocks;
     u32 from_start, to_start; // of the first unit, in units
     u32 n_blocks, unused;
     Level levels[3];
+    Rows rows; // if the kind is IN_WINDOWS and that of narrow units, or IN_PIECES + log2 T
+    u32 also_unused;
 };
-static_assert(sizeof(Part) == 192, "the host makes these");
+static_assert(sizeof(Part) == 224, "the host makes these");
 
 // A byte of a plain chunk in its shuffled block.
 struct Item {

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, UNIT_NBYTES
 
-#: Levels of a descriptor, its 32-bit words, and which of them is the number of its blocks; see parts.cuh.
-MAX_LEVELS, PART_WORDS, N_BLOCKS = 3, 48, 22
+#: Levels of a descriptor, its 32-bit words, and which of them are the number of its blocks and about its rows; see
+#: parts.cuh.
+MAX_LEVELS, PART_WORDS, N_BLOCKS, _ROWS = 3, 56, 22, 48
 #: Instead of a mode, why no kernel takes a part: its chunk must be unshuffled first; it is too large, or has too many
 #: axes; units would be smaller than the numbers that are swapped, or than an element of a missing chunk.
 SHUFFLED, TOO_LARGE, TOO_NARROW = -1, -2, -3
@@ -198,8 +199,8 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     widths, steps = np.stack((width, width)), np.stack((~missing, np.ones_like(width), np.zeros_like(width)))
     gathered, last = _gather(boxes, levels, (widths, steps), (mode == PLAIN) & ~missing)
     kind[gathered] += np.where(last > 0, _IN_PIECES, 8 * _log2(widths[1] // width)[gathered])
-    odd = (mode == PLAIN) & (kind < 8) & (width <= _NARROW) & ~large & (extents < _LIMIT).all(axis=0)
-    windows, rows = _windows(levels, extents[0], (widths, steps), odd)
+    fits = ~large & (extents < _LIMIT).all(axis=0)
+    windows, rows = _windows(levels, extents[0], (mode, kind, widths, steps), fits)
     kind[windows] += _IN_WINDOWS
     table = _table(boxes, levels, (mode, kind, widths, steps))
     _add_blocks(table, boxes, shuffles, blocks)
@@ -388,20 +389,23 @@ def _gather(
 
 
 def _windows(
-    levels: Levels, extent: Column, units: tuple[Column, Column], fits: NDArray[np.bool_]
+    levels: Levels, extent: Column, units: tuple[NDArray[np.int64], ...], fits: NDArray[np.bool_]
 ) -> tuple[Column, NDArray[np.uint32]]:
     """Copy parts of rows whose units would be narrow in windows of the target.
 
-    extent: bytes that parts span in the source. units: widths and steps, of which the steps are changed.
+    extent: bytes that parts span in the source. units: modes, kinds, widths and steps, of which the steps are changed.
 
     Returns
     -------
     tuple
         Numbers of these parts, and what is known of their rows: uint32 (6, n), the last are their blocks.
     """
-    widths, steps = units
-    # Units of 4 bytes cost less than windows whose threads have one row each.
-    fits = fits & (levels.run >= _WINDOWS_FROM * widths[1]) & ((widths[1] < _NARROW) | (levels.counts[0] > 1))
+    mode, kind, widths, steps = units
+    narrow = (mode == BYTE_SHUFFLED) & (widths[1] < UNIT_NBYTES)
+    narrow |= (mode == PLAIN) & (kind < 8) & (widths[1] <= _NARROW)
+    # Units of 4 bytes, and of 8 of a shuffled chunk, cost less than windows whose threads have one row each.
+    few = (levels.counts[0] == 1) & (widths[1] >= np.where(mode == PLAIN, _NARROW, 2 * _NARROW))
+    fits = fits & narrow & ~few & (levels.run >= _WINDOWS_FROM * widths[1])
     which = np.flatnonzero(fits & ~levels.lists.any(axis=(0, 1)))
     nbytes, count, per_run = levels.run[which], levels.counts[0, which], levels.run[which] // UNIT_NBYTES - 1
     levels.counts[0, which] = -(-count // _ROWS_EACH)
@@ -456,14 +460,15 @@ def _add_blocks(table: NDArray[np.uint32], boxes: Boxes, shuffles: Shuffles, ite
 def _add_rows(table: NDArray[np.uint32], which: Column, rows: NDArray[np.uint32]) -> None:
     """Add to descriptors what is known of rows that are copied in windows: see `_windows`."""
     table[which, 5] = 0
-    table[which, 13:15], table[which, 15:20], table[which, N_BLOCKS] = table[which, 24:26], rows[:5].T, rows[5]
+    table[which, _ROWS : _ROWS + 2], table[which, N_BLOCKS] = table[which, 24:26], rows[5]
+    table[which, _ROWS + 2 : _ROWS + 7] = rows[:5].T
     table[which, 24:26] *= _ROWS_EACH
 
 
 def _add_pieces(table: NDArray[np.uint32], which: Column, last: Column) -> None:
     """Add to descriptors how many bytes the last piece of a row has, and how many pieces there are."""
     total = table[which, 5]
-    table[which, 5], table[which, 16], table[which, 18] = 0, last, total
+    table[which, 5], table[which, _ROWS + 3], table[which, _ROWS + 5] = 0, last, total
     table[which, N_BLOCKS] = -(-total.astype(np.int64) // BLOCK_THREADS)
 
 

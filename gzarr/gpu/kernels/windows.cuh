@@ -1,5 +1,5 @@
-// Rows of odd lengths or at odd addresses, as copy_plain copies them: in windows, 16 bytes at a multiple of 16 of the
-// target, which are cut out of the two such pieces of the source that they lie across.
+// Rows of odd lengths or at odd addresses, as copy_plain and copy_bytes copy them: in windows, 16 bytes at a multiple of
+// 16 of the target. Of a plain chunk, they are cut out of the two such pieces of the source that they lie across.
 //
 // A thread does the same window of up to eight rows that follow each other along the first level, so that it divides
 // once. Windows that all rows fill come first; then, in warps of their own, that which only some fill, and the ends of
@@ -89,22 +89,33 @@ GPU void store_behind(u8 *to, const Words<16> &words, u32 n) {
 
 enum { FULL, MOSTLY_FULL, BEFORE, BEHIND };
 
-// One window of n_rows rows. from, to: of the first row, or of its bytes from 16 times the number of the window on.
-template <bool END>
-GPU void copy_windows(const Part &part, u32 kind, u32 from, u32 to, u32 n_rows, u32 swap_unit, const void *fill) {
-    const Rows &rows = part.rows;
-    u32 log = part.kind & 3, nbytes = rows.nbytes, span = rows.source_nbytes, moves = ~0u;
+// The rows of a plain part, one after the other.
+struct PlainRow {
+    const u8 *at; // of the row, or of its bytes from 16 times the number of the window on
+    i64 step;     // to the next row
+    const u8 *__restrict__ first;
+    u32 nbytes; // that may be read from `first` on
+    u32 moves;  // 0 if each window is the same, since rows of a missing chunk begin with whole elements
+
+    GPU Words<16> operator()(u32 skip, u32 n) const { return load_window(at + skip, n, first, nbytes); }
+    GPU void next() { at += step; }
+};
+
+GPU PlainRow plain_row(const Part &part, u32 from, const void *fill) {
+    u32 log = part.kind & 3;
     const u8 *first = part.from;
-    if (first == nullptr) { // each window is the same, since rows begin with whole elements
-        first = (const u8 *)fill;
-        span = 32;
-        moves = 0;
-    }
-    const u8 *source = first + ((u64)from << log);
+    if (first == nullptr) return {(const u8 *)fill, 0, (const u8 *)fill, 32, 0};
+    return {first + ((u64)from << log), (i64)(i32)part.rows.from * (1 << log), first, part.rows.source_nbytes, ~0u};
+}
+
+// One window of n_rows rows, from the first on. log: of the bytes that `to` and steps count.
+template <bool END, typename Row>
+GPU void copy_windows(const Part &part, u32 kind, Row row, u32 to, u32 n_rows, u32 log, u32 swap_unit) {
+    u32 nbytes = part.rows.nbytes;
     u8 *target = part.to + ((u64)to << log);
-    i64 from_step = (i64)(i32)rows.from * (1 << log), to_step = (i64)(i32)rows.to * (1 << log);
+    i64 step = (i64)(i32)part.rows.to * (1 << log);
 #pragma unroll 1
-    for (; n_rows != 0; n_rows--, source += from_step, target += to_step) {
+    for (; n_rows != 0; n_rows--, row.next(), target += step) {
         u32 skip = -(u32)(u64)target & 15, n = 16;
         if (END && kind == MOSTLY_FULL && skip > (nbytes & 15)) continue;
         if (END && kind == BEFORE) {
@@ -114,7 +125,8 @@ GPU void copy_windows(const Part &part, u32 kind, u32 from, u32 to, u32 n_rows, 
             n = ((u32)(u64)target + nbytes) & 15;
             skip = nbytes - n;
         }
-        Words<16> words = load_window(source + (END ? skip & moves : skip), n, first, span);
+        if (END && n == 0) continue;
+        Words<16> words = row(END ? skip & row.moves : skip, n);
         if (swap_unit > 1) swap_words(words, swap_unit);
         if (!END || kind == MOSTLY_FULL) {
             store_words(target + skip, words);
@@ -127,7 +139,8 @@ GPU void copy_windows(const Part &part, u32 kind, u32 from, u32 to, u32 n_rows, 
 }
 
 // The windows of a unit, of which there are per_run for each group of rows, and then three for each half of a group.
-GPU void copy_rows(const Part &part, u32 unit, u32 swap_unit, const void *fill) {
+// row_at: makes the row at an offset in the source.
+template <typename RowAt> GPU void copy_rows(const Part &part, u32 unit, u32 log, u32 swap_unit, const RowAt &row_at) {
     const Rows &rows = part.rows;
     u32 group = divide(unit, part.by), column = unit - group * part.per_run, kind = FULL;
     u32 skip = 0, most = ROWS_EACH;
@@ -164,8 +177,8 @@ GPU void copy_rows(const Part &part, u32 unit, u32 swap_unit, const void *fill) 
     if (skip >= rows.count) return;
     u32 rest = rows.count - skip, n_rows = rest < most ? rest : most;
     if (kind == FULL) {
-        copy_windows<false>(part, kind, from, to, n_rows, swap_unit, fill);
+        copy_windows<false>(part, kind, row_at(from), to, n_rows, log, swap_unit);
     } else {
-        copy_windows<true>(part, kind, from, to, n_rows, swap_unit, fill);
+        copy_windows<true>(part, kind, row_at(from), to, n_rows, log, swap_unit);
     }
 }
