@@ -5,12 +5,13 @@ JAX runs in one process of its own, as it warns of every later fork.
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.servers import free_port
 
 
 def test_jax(tmp_path):
@@ -25,9 +26,7 @@ def test_jax(tmp_path):
 def test_processes_of_jax_are_ranks():
     if importlib.util.find_spec("jax") is None:
         pytest.skip("could not import 'jax'")
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "JAX_PLATFORMS": "cpu"}
     script = str(Path(__file__).with_name("jax_ranks.py"))
     ranks = [

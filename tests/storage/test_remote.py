@@ -411,12 +411,11 @@ def soon(call: Any, match: str) -> str:
 
 def test_unreachable_servers_are_named_soon() -> None:
     with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    nowhere = f"http://127.0.0.1:{port}"
-    options = {"endpoint_url": nowhere, "anon": True, "region_name": "us-east-1"}
-    assert "s3://bucket/x" in soon(lambda: gzarr.open("s3://bucket/x", "r", storage_options=options), "reachable")
-    assert nowhere in soon(lambda: gzarr.open(f"{nowhere}/x.zarr", "r"), "reachable")
+        sock.bind(("127.0.0.1", 0))  # and does not listen, nor does another one meanwhile
+        nowhere = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        options = {"endpoint_url": nowhere, "anon": True, "region_name": "us-east-1"}
+        assert "s3://bucket/x" in soon(lambda: gzarr.open("s3://bucket/x", "r", storage_options=options), "reachable")
+        assert nowhere in soon(lambda: gzarr.open(f"{nowhere}/x.zarr", "r"), "reachable")
 
 
 def test_wrong_credentials_and_buckets_are_named(rclone_options: dict[str, Any]) -> None:

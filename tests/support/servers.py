@@ -4,6 +4,7 @@ A server whose program is not there makes the tests that need it skip, and the r
 """
 
 import contextlib
+import itertools
 import os
 import socket
 import subprocess
@@ -29,10 +30,16 @@ AZURE_ACCOUNT = "devstoreaccount1"
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
+#: Below those that systems give to whoever asks for any: a server that starts slowly would find its port taken.
+_ports = itertools.count(20_000 + os.getpid() % 600 * 20)
+
+
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        return int(sock.getsockname()[1])
+    for port in _ports:
+        with contextlib.suppress(OSError), socket.socket() as sock:
+            sock.bind((HOST, port))
+            return port
+    raise AssertionError
 
 
 @contextlib.contextmanager
