@@ -1,11 +1,14 @@
 """What the fast placement kernels may cost: instructions, memory sectors, registers."""
 
+import numpy as np
 import pytest
 
+from gzarr.gpu.codecs.batch import BatchContext
+from gzarr.gpu.codecs.transfers import copy_streams
 from gzarr.gpu.device.hostbuild import find_compiler
 from gzarr.gpu.kernels.sources import BLOCK_THREADS, source
 from tests.gpu.ptx import cases, goals, nvrtc
-from tests.gpu.ptx.capture import middle
+from tests.gpu.ptx.capture import PtxDevice, all_warps, middle
 from tests.gpu.ptx.cost import occupancy
 from tests.gpu.ptx.goals import GOALS, MIN_OCCUPANCY, OCCUPANCY
 
@@ -37,6 +40,21 @@ def test_windows_are_reduced_by_few_instructions(name: str) -> None:
     assert run.cost is not None
     assert run.cost.instructions <= instructions
     assert run.cost.load_sectors <= 1.1 * loads
+
+
+@pytest.mark.parametrize(("at", "instructions", "loads"), [(0, 90, 0.55), (4, 190, 1.1), (1, 190, 1.1)])
+def test_streams_are_stored_in_whole_sectors(at: int, instructions: int, loads: float) -> None:
+    """What lies at the multiples of 16 of its source is copied to another address."""
+    device = PtxDevice(all_warps)
+    source, target = device.empty(20480), device.empty(20480)
+    rows, nbytes = np.arange(4) * 5120, np.full(4, 5000)
+    context, to = BatchContext(device), device.address(target) + at
+    copy_streams(context, device.address(source) + rows, to + rows, nbytes)
+    cost = device.runs[-1].cost
+    assert cost is not None
+    assert cost.instructions <= instructions
+    assert cost.load_sectors <= loads
+    assert cost.store_sectors <= 0.55
 
 
 def test_checksums_leave_room_for_half_of_the_threads() -> None:
