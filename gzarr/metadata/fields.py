@@ -53,10 +53,8 @@ def _too_deep(begin: str, done: str) -> MetadataError:
 
 def _plain(value: Any) -> Any:
     value = from_tensor(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.char not in "mMgG":
+        return value.tolist()  # times of nanoseconds would be numbers without a unit
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 

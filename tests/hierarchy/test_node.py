@@ -82,6 +82,8 @@ def test_what_json_has_not_is_refused_and_changes_nothing(node):
         node.attrs.update(b=2, x={1, 2})
     with pytest.raises(TypeError, match="not JSON serializable"):
         node.attrs.put({"x": 1j})
+    with pytest.raises(TypeError, match="datetime64 is not JSON serializable"):
+        node.attrs["x"] = np.datetime64(1, "ns")  # which NumPy makes a number of
     with pytest.raises(TypeError, match="strings, got 1"):
         node.attrs[1] = 2
     assert dict(node.store) == before
