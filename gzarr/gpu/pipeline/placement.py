@@ -69,6 +69,8 @@ class DevicePlan:
         The decoded chunk.
     encoded : np.dtype[Any]
         Dtype of the result of the host's part, if it is arrays.
+    encoded_nbytes : int or None
+        Bytes of every encoded chunk, if the codecs leave no choice.
     encoding : EncodePlan
         The other direction.
     scratch : int
@@ -87,6 +89,7 @@ class DevicePlan:
     stored: np.dtype[Any]
     chunk: ArrayRepr
     encoded: np.dtype[Any]
+    encoded_nbytes: int | None
     encoding: EncodePlan
     scratch: int
     phase: int = 0
@@ -123,6 +126,7 @@ def make_device_plan(
         stored=_stored(steps[:split], n_folded, chunk),
         chunk=chunk,
         encoded=last.encoded.dtype if last is not None and isinstance(last.encoded, ArrayRepr) else chunk.dtype,
+        encoded_nbytes=steps[-1].encoded.nbytes if steps else None,
         encoding=encoding,
         scratch=max((codec.scratch for codec in codecs[:split] if codec is not None), default=1),
         host_decodes=not any(codec is not None and codec.host_may_lack for codec in codecs),

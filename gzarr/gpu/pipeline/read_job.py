@@ -3,7 +3,7 @@
 Theory of operation. A read is cut into batches, each one table (`gzarr.indexing.tables`). The pipeline slot that reads
 a batch fetches its encoded chunks into one staging buffer, which gives offsets and sizes as columns. These become the
 streams of the decoders, and the table becomes the descriptors of the placement kernels. The sizes of chunks are known
-before: of shards, by the index, and files are asked for theirs.
+before: of shards, by the index; files are asked for theirs, unless all must be of one size.
 
 Rules: chunks that are odd in any way (files that cannot be read, damaged chunks) are left to the reference path, so its
 answers and its errors are the only ones there are. All chunks of a shard are of one version (`ReadShards`).
@@ -65,8 +65,12 @@ class Source(NamedTuple):
     files: Fetch | None
 
 
-def _buffer_nbytes(files: Fetch, wanted: Wanted, chunk_nbytes: int) -> int:
-    """Bytes of a buffer for some chunks. chunk_nbytes: of a decoded one."""
+def _buffer_nbytes(files: Fetch, wanted: Wanted, plan: DevicePlan) -> int:
+    """Bytes of a buffer for some chunks."""
+    chunk_nbytes = plan.chunk.nbytes or 1
+    if wanted.shards is None and plan.encoded_nbytes is not None:
+        # Larger files may leave no room for others, which are then read by the reference path.
+        return len(wanted.coords) * (plan.encoded_nbytes + _SPARE_NBYTES) + _SPARE_NBYTES
     if wanted.shards is None:
         sizes = fetch(files, wanted, _NOTHING, n_threads=thread_count()).sizes
     else:
@@ -154,7 +158,7 @@ class DeviceRead:
                 keys = layout.keys(wanted.coords)
                 batch = fetch_from_store(pipeline_slot, store, keys, plan.phase)
             else:
-                nbytes = _buffer_nbytes(files, wanted, plan.chunk.nbytes or 1)
+                nbytes = _buffer_nbytes(files, wanted, plan)
                 batch = self.resources.reader.fetch(pipeline_slot, files, wanted, plan, nbytes)
             if noted:
                 there = batch.sizes[batch.offsets >= 0]

@@ -142,6 +142,20 @@ def test_the_parts_of_a_damaged_batch_are_read_again(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(array)[:], array[:])
 
 
+@pytest.mark.parametrize("change", [lambda data: data * 300, lambda data: data + b"x"])
+def test_files_of_a_known_size_are_not_asked_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any
+) -> None:
+    """And those that are larger, and take the room of others, are errors all the same."""
+    array = stored(tmp_path, compressor=None)
+    monkeypatch.setattr(read_job, "fetch", None)
+    np.testing.assert_array_equal(opened(array)[:], DATA)
+    path = next(path for path in tmp_path.rglob("*") if path.is_file() and path.name == "3")
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ChunkError, match="expected 308 bytes, got"):
+        opened(array)[:]
+
+
 def test_a_chunk_that_grows_all_the_time_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array = opened(stored(tmp_path))
     fetch = read_job.DeviceRead._fetch
