@@ -106,12 +106,9 @@ def _survey_some(store: Store, visits: list[_Visit], found: Findings) -> Iterato
             name: data for name, data in zip(names, islice(stored, len(names)), strict=True) if data is not None
         }
         making = [name for name in _MAKING if name in documents]
-        found.leftover_files += [
-            Problem("leftover", join_path(path, name), "a document without a node", path)
-            for name in documents
-            if not making
-        ]
         if not making:
+            reason = "a document without a node"
+            found.leftover_files += [Problem("leftover", join_path(path, name), reason, path) for name in documents]
             yield from _survey_folder(store, path, found)
             continue
         meta = _read(store, path, documents, found)
@@ -163,7 +160,10 @@ def _survey_group(
         elif name in _UNFINISHED:
             found.problems.append(_unfinished(path, name))
         elif name not in DOCUMENTS:
-            found.leftover_files.append(Problem("leftover", join_path(path, name), "belongs to no node", path))
+            key = join_path(path, name)
+            if store.files is not None and listed(found, store, path, partial(store.getsize, key)) is None:
+                continue  # a link to nothing, perhaps in the place of a node
+            found.leftover_files.append(Problem("leftover", key, "belongs to no node", path))
     _note_not_allowed(found, path, not_allowed)
     yield from (_Visit(join_path(path, name), meta.zarr_format) for name in below[1])
 

@@ -328,6 +328,9 @@ def test_a_pipe_or_a_link_to_nothing_in_the_place_of_a_chunk_or_its_folder_is_na
     else:
         with pytest.raises(StoreError, match="symbolic link to 'gone'"):
             z.nbytes_stored()
+        gzarr.create_group(tmp_path / "g")
+        (tmp_path / "g" / "lost").symlink_to("gone")
+        assert "symbolic link to 'gone'" in str(gzarr.verify(tmp_path / "g").problems)
 
 
 def test_a_tree_is_deleted_though_it_is_replaced_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
