@@ -22,7 +22,6 @@ it read it, as its lock lets re-entrant code wait for ever, and reading a range 
 import io
 import os
 import zipfile
-import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO
@@ -33,7 +32,7 @@ from gzarr.storage import zip_format
 from gzarr.storage.capabilities import Buffer
 from gzarr.storage.lock_kinds import fcntl
 from gzarr.storage.locks import entering
-from gzarr.storage.rules import byte_range, cut
+from gzarr.storage.rules import byte_range, crc32, cut
 
 #: Headers are joined with data of so many bytes, so that one call writes both.
 _JOINED_NBYTES = 1 << 16
@@ -139,7 +138,7 @@ class Archive:
         info = entry.info
         raw = self._read_raw(entry, 0, info.compress_size)
         if info.compress_type == zipfile.ZIP_STORED:  # in 6 us less than by ZipExtFile
-            if zlib.crc32(raw) != info.CRC:
+            if crc32(raw) != info.CRC:
                 raise zipfile.BadZipFile(f"Bad CRC-32 for file {info.filename!r}")
             return raw
         with zipfile.ZipExtFile(io.BytesIO(raw), "r", info) as decompressed:  # which compares the checksum

@@ -21,7 +21,6 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from gzarr.storage.base import Store
 from gzarr.storage.cache import LRUStoreCache
 from gzarr.storage.capabilities import Buffer, Request
 from gzarr.storage.local_files import FileVersion
-from gzarr.storage.rules import pickled
+from gzarr.storage.rules import crc32, pickled
 
 _MAGIC = b"gzarr-1\n"
 _HEADER = len(_MAGIC) + 12

@@ -29,6 +29,7 @@ except ImportError:  # Python may be built without liblzma; zipfile then refuses
 from gzarr.errors import ContainsNodeError, NodeNotFoundError, StoreError
 from gzarr.errors.escaping import escaped
 from gzarr.storage.lock_kinds import fcntl
+from gzarr.storage.rules import crc32
 
 LOCAL_HEADER_NBYTES = 30
 ENCRYPTED, UTF_8 = 0x1, 0x800  # flag bits, APPNOTE 4.4.4
@@ -211,7 +212,7 @@ def encode_entry(key: str, data: bytes | memoryview, compression: int) -> tuple[
         data = out.getbuffer()[offset : offset + info.compress_size]
     else:
         info.file_size = info.compress_size = len(data)
-        info.CRC = zlib.crc32(data)
+        info.CRC = crc32(data)
     return info, info.FileHeader(), data
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gzarr.backend import Array, Work
+from gzarr.concurrency import Turns
 from gzarr.cpu.compiled import library
 from gzarr.cpu.compiled.shards import ReadShards
 from gzarr.cpu.compiled.source import PLAIN_ARRAYS, Element, LoopChain, Source, swapped
@@ -47,6 +48,9 @@ STORE_NCHUNKS, STORE_NBYTES = 64, 1 << 20
 _FEW_NCHUNKS, _SMALL_NBYTES = 8, 1 << 18
 #: A batch that takes so many seconds tells how long its chunks take, however few they are.
 _TELLING_S = 100e-6
+#: Small chunks are fetched by one thread while another decodes: a store that does not wait for a server needs the
+#: interpreter, whose lock two threads would pass to and fro (100 entries of a zip file take 0.8 of the time).
+_fetching = Turns(1, 1.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -100,12 +104,17 @@ class LoopRead:
             shards.give_up(number, table, found, self._call(table, sources, items))
             return []
         ranges = None if source.ranges is None else source.ranges.rows(table.coords).columns(str)
-        keys = source.layout.keys(table.coords) if source.in_memory else None
-        status = self._call(table, ranges, None if keys is None else fetch_items(source.store, keys))
+        status = self._call(table, ranges, self._items(table) if source.in_memory else None)
         if not any(status):
             return []
         parts = self.tables.parts(number, table, [chunk for chunk, left in enumerate(status) if left])
         return [(part.coords, [part]) for part in parts]
+
+    def _items(self, table: Any) -> Sequence[Buffer | None]:
+        """What the store has of the chunks of a table. Raises: StoreError."""
+        store, fetch = self.source.store, partial(fetch_items, self.source.store, self.source.layout.keys(table.coords))
+        small = store.concurrency == 1 and self.source.chain.nbytes < _SMALL_NBYTES
+        return _fetching.call(fetch) if small else fetch()
 
     def retry(self) -> Iterator[tuple[Coords, list[Part]]] | None:
         """All parts of the shards that were given up; None if none was."""
@@ -195,7 +204,7 @@ def batch_size(source: Source, nparts: int, n_threads: int) -> int:
         smallest = max(int(_BATCH_S / source.chunk_time.chunk_s), smallest)
     share = max(-(-nparts // (n_threads * BATCHES_PER_THREAD)), smallest)
     size = max(min(MAX_NCHUNKS, MAX_NBYTES // nbytes, share), 1)
-    return max(size, min(STORE_NBYTES // nbytes, STORE_NCHUNKS)) if source.in_memory else size
+    return max(size, min(STORE_NBYTES // nbytes, STORE_NCHUNKS, -(-nparts // n_threads))) if source.in_memory else size
 
 
 def are_few(chunk_nbytes: int, nchunks: int) -> bool:

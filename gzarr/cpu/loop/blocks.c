@@ -222,9 +222,10 @@ static void put_number(char *at, int64_t value) {
     memcpy(at, &bits, sizeof bits);
 }
 
-/* Read `n` blocks and decode them to `nbytes` bytes. capacity: of `to`, at least a block. */
+/* Read `n` blocks and decode them to `nbytes` bytes, or at least those that are wanted. capacity: of `to`, at least a
+ * block. */
 static bool decode_blocks(const Frame *frame, int64_t b, int64_t n, char *to, int64_t nbytes, int64_t capacity,
-                          Reader *reader) {
+                          Extent wanted, Reader *reader) {
     const int64_t table = HEADER + START * n, begin = start_of(frame, b), size = start_of(frame, b + n) - begin;
     const int64_t have = frame->have < begin ? 0 : frame->have - begin < size ? frame->have - begin : size;
     const bool plain = frame->plain >= 0;
@@ -234,6 +235,15 @@ static bool decode_blocks(const Frame *frame, int64_t b, int64_t n, char *to, in
     if (!read_stored(frame->stored, data + have, size - have, begin + have)) return false;
     reader->taken += (uint64_t)(size - have);
     if (plain) return size == nbytes;
+    if (knows_frame(frame->head)) {
+        for (int64_t i = 0, from = 0; i < n; i++, from += frame->size) {
+            const int64_t at = start_of(frame, b + i) - begin, left = nbytes - from;
+            const int64_t nblock = left < frame->size ? left : frame->size;
+            const Extent some = within(wanted, from, nblock);
+            if (!decode_block(frame->head, data + at, size - at, nblock, some, to + from, reader)) return false;
+        }
+        return true;
+    }
     memcpy(head, frame->head, 4);
     put_number(head + 4, nbytes);
     put_number(head + 8, frame->size);
@@ -273,7 +283,8 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
         const bool direct = !copy->cast && !whole->n && (nbytes >= frame.size || frame.plain >= 0) && range.begin >= whole->src_start &&
                             range.end <= whole->src_start + whole->run;
         char *to = direct ? whole->dst + (range.begin - whole->src_start) : reader->decoded;
-        if (!decode_blocks(&frame, b, n, to, nbytes, direct ? nbytes : frame.nbytes, reader)) return false;
+        const Extent some = within(extent_of(copy), range.begin, nbytes);
+        if (!decode_blocks(&frame, b, n, to, nbytes, direct ? nbytes : frame.nbytes, some, reader)) return false;
         if (job->swap) swap_bytes(to, nbytes, job->swap);
         range.data = to;
         if (!direct) copy_range(&box, 0, copy->src_start, copy->dst, &range);
@@ -301,7 +312,8 @@ bool copy_blocks_of_points(const Call *call, const Stored *stored, int64_t first
             n = 1;
             continue;
         }
-        if (!decode_blocks(&frame, b, n, reader->decoded, range.end - range.begin, frame.nbytes, reader)) return false;
+        const Extent all = {0, range.end - range.begin};
+        if (!decode_blocks(&frame, b, n, reader->decoded, all.end, frame.nbytes, all, reader)) return false;
         if (job->swap) swap_bytes(reader->decoded, range.end - range.begin, job->swap);
         done += copy_points_of(call, range.begin, range.end, reader->decoded, &next, last);
     }

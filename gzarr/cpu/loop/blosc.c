@@ -5,13 +5,9 @@
  * does not become smaller is left to c-blosc.
  * Source: Blosc 1 frame format (c-blosc, README_CHUNK_FORMAT.rst).
  */
-#include "loop.h"
+#include "blosc.h"
 
-/* c-blosc: what a frame may have besides the data; elements up to which, and from which length on, they are compressed one
- * by one; flags of the header; its highest level. */
-enum { HEADER = 16, START = 4, MAX_SPLITS = 16, MIN_SPLIT = 128 };
-enum { FLAGS = 2, SHUFFLED = 1, BIT_SHUFFLED = 4, WHOLE = 16, FORMAT_SHIFT = 5 };
-enum { LZ4_FORMAT = 1, ZSTD_FORMAT = 4 };
+/* c-blosc: its highest level. */
 enum { MAX_LEVEL = 9 };
 /* Bytes that are written at once. */
 enum { GROUP = 1 << 18 };
@@ -44,9 +40,7 @@ static void put_number(char *at, int64_t value) {
 
 /* Compress a block. Returns: bytes made; 0 if they are more than `limit`. */
 static int64_t add_block(const Encoder *e, const char *data, int64_t size, char *to, int64_t limit, State *state) {
-    const bool split = !has_flag(e, WHOLE) && e->typesize <= MAX_SPLITS && size == e->block &&
-                       size / e->typesize >= MIN_SPLIT;
-    const int64_t splits = split ? e->typesize : 1, each = size / splits;
+    const int64_t splits = streams_of((int)(e->frame >> (8 * FLAGS)), e->typesize, e->block, size), each = size / splits;
     int64_t position = 0;
     for (int64_t k = 0; k < splits; k++) {
         position += START;

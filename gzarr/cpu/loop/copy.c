@@ -60,16 +60,20 @@ void simplify(Copy *copy, bool fill) {
     }
 }
 
-/* Where in the source the last byte ends that a copy takes. */
-int64_t end_of(const Copy *copy) {
-    int64_t end = copy->src_start + copy->run;
+/* Where in a chunk the first byte lies that a copy takes, and where the last ends. */
+Extent extent_of(const Copy *copy) {
+    Extent extent = {.begin = copy->src_start, .end = copy->src_start + copy->run};
     for (int a = 0; a < copy->n; a++) {
         const Axis *axis = &copy->axis[a];
-        int64_t last = axis->in ? 0 : axis->n - 1;
-        for (int64_t i = 0; axis->in && i < axis->n; i++) last = axis->in[i] > last ? axis->in[i] : last;
-        end += last * axis->src;
+        int64_t first = axis->in ? axis->in[0] : 0, last = axis->in ? first : axis->n - 1;
+        for (int64_t i = 0; axis->in && i < axis->n; i++) {
+            first = axis->in[i] < first ? axis->in[i] : first;
+            last = axis->in[i] > last ? axis->in[i] : last;
+        }
+        const int64_t from = first * axis->src, to = last * axis->src;
+        extent.begin += from < to ? from : to, extent.end += from < to ? to : from;
     }
-    return end;
+    return extent;
 }
 
 /* Copy `n` bytes, of which the source has `have`: it is repeated. */

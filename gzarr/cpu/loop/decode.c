@@ -7,15 +7,16 @@
 
 static const int64_t BLOSC_HEADER = 16;
 
-/* Decode a chunk to exactly its size, or at least the bytes at its beginning that are wanted, where that is less work.
+/* Decode a chunk to exactly its size, or at least the bytes that are wanted, where that is less work.
  * False for anything that the Python path should look at. */
-static bool decode(const Job *job, const char *data, int64_t size, char *to, int64_t wanted, Reader *reader) {
+static bool decode(const Job *job, const char *data, int64_t size, char *to, Extent wanted, Reader *reader) {
     switch (job->codec) {
         case BLOSC:
             if (size < BLOSC_HEADER || number(data + 4) != job->nbytes || number(data + 12) != size) return false;
+            if (decode_frame(data, size, wanted, to, reader)) return true;
             return lib.blosc_decompress_ctx(data, to, (size_t)job->nbytes, 1) == job->nbytes;
         case ZSTD:
-            return decode_zstd(job, data, size, to, wanted, reader);
+            return decode_zstd(data, size, to, job->nbytes, wanted.end, reader);
         case LZ4:
             if (size < LZ4_HEADER || number(data) != job->nbytes) return false;
             return lib.LZ4_decompress_safe(data + LZ4_HEADER, to, (int)(size - LZ4_HEADER), (int)job->nbytes) ==
@@ -28,7 +29,7 @@ static bool decode(const Job *job, const char *data, int64_t size, char *to, int
 }
 
 /* `load_stored`, of a chunk that has no filters, or that still is as its filters have made it. */
-static bool load_plain(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk) {
+static bool load_plain(const Job *job, const Stored *stored, char *into, Extent wanted, Reader *reader, char **chunk) {
     const bool plain = job->codec == PLAIN;
     int64_t size = stored->size;
     if (plain ? size != job->nbytes + CHECKSUM * !!job->checksum : size > job->max_encoded) return false;
@@ -52,14 +53,14 @@ static bool load_plain(const Job *job, const Stored *stored, char *into, int64_t
     return true;
 }
 
-/* Read and decode a chunk. into: where it fills one run of the result, or NULL. wanted: bytes at its beginning that
+/* Read and decode a chunk. into: where it fills one run of the result, or NULL. wanted: bytes of it that
  * are looked at. Returns where it is in *chunk; false for anything that the Python path should look at. */
-bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk) {
+bool load_stored(const Job *job, const Stored *stored, char *into, Extent wanted, Reader *reader, char **chunk) {
     if (!job->unfilters) return load_plain(job, stored, into, wanted, reader, chunk);
     const Job filtered = job_of_stored(job);
     char *const decoded = reader->decoded, *data = NULL;
     reader->decoded = room_of_stored(job, reader);
-    const bool loaded = load_plain(&filtered, stored, NULL, filtered.nbytes, reader, &data);
+    const bool loaded = load_plain(&filtered, stored, NULL, (Extent){0, filtered.nbytes}, reader, &data);
     reader->decoded = decoded;
     return loaded && unfilter_chunk(job, data, into, reader, chunk);
 }
@@ -69,7 +70,7 @@ Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *re
     Stored stored;
     const Found found = find_stored(call, coords, reader, &stored);
     if (found != FOUND) return found;
-    const bool loaded = load_stored(call->job, &stored, into, call->job->nbytes, reader, chunk);
+    const bool loaded = load_stored(call->job, &stored, into, (Extent){0, call->job->nbytes}, reader, chunk);
     leave_stored(call, &stored);
     return loaded ? FOUND : ODD;
 }
@@ -102,7 +103,7 @@ static bool read_runs(const Job *job, const Stored *stored, const Copy *copy, Re
 static bool cast_stored(const Job *job, const Stored *stored, Copy *copy, Reader *reader) {
     char *chunk = NULL;
     if (reads_blockwise(job, stored) && copy_blocks(job, stored, copy, copy, reader)) return true;
-    if (!load_stored(job, stored, NULL, end_of(copy), reader, &chunk)) return false;
+    if (!load_stored(job, stored, NULL, extent_of(copy), reader, &chunk)) return false;
     cast_box(copy, chunk + copy->src_start);
     return true;
 }
@@ -116,7 +117,7 @@ bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader 
     if (read_runs(job, stored, &whole, reader)) return true;
     if (!fills && reads_blockwise(job, stored) && copy_blocks(job, stored, copy, &whole, reader)) return true;
     char *chunk = NULL;
-    if (!load_stored(job, stored, fills ? whole.dst : NULL, end_of(&whole), reader, &chunk)) return false;
+    if (!load_stored(job, stored, fills ? whole.dst : NULL, extent_of(&whole), reader, &chunk)) return false;
     if (chunk != whole.dst) copy_axes(whole.axis, whole.n, whole.dst, chunk + whole.src_start, whole.run, whole.run);
     return true;
 }
@@ -124,6 +125,7 @@ bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader 
 void close_reader(Reader *reader) {
     if (reader->fd >= 0) close(reader->fd);
     if (reader->zstd) end_zstd_decoder(reader->zstd);
+    if (reader->block) give_scratch_back(reader->block);
     if (reader->inflater) lib.libdeflate_free_decompressor(reader->inflater);
 }
 

@@ -14,16 +14,6 @@ static bool swap_all(const Filter *f, const char *src, char *dst) {
 
 /* -- shuffle --------------------------------------------------------------------------------------------------- */
 
-/* Loops over a constant number of planes, which compilers turn into vectors. */
-#define UNSHUFFLE(SIZE)                                                                           \
-    static void unshuffle_##SIZE(const char *restrict src, char *restrict dst, int64_t n) {       \
-        for (int64_t i = 0; i < n; i++)                                                           \
-            for (int b = 0; b < SIZE; b++) dst[i * SIZE + b] = src[b * n + i];                    \
-    }
-UNSHUFFLE(2)
-UNSHUFFLE(4)
-UNSHUFFLE(8)
-
 static bool shuffle_all(const Filter *f, const char *src, char *dst) {
     shuffle_bytes((int64_t)f->a, f->nbytes, src, dst);
     return true;
@@ -31,19 +21,12 @@ static bool shuffle_all(const Filter *f, const char *src, char *dst) {
 
 static bool unshuffle_all(const Filter *f, const char *src, char *dst) {
     const int64_t size = (int64_t)f->a, n = f->nbytes / size;
-    switch (size) {
-        case 2:
-            unshuffle_2(src, dst, n);
-            return true;
-        case 4:
-            unshuffle_4(src, dst, n);
-            return true;
-        case 8:
-            unshuffle_8(src, dst, n);
-            return true;
-    }
-    for (int64_t b = 0; b < size; b++)
-        for (int64_t i = 0; i < n; i++) dst[i * size + b] = src[b * n + i];
+    const char *planes[MAX_PLANES];
+    for (int64_t k = 0; k < size && size <= MAX_PLANES; k++) planes[k] = src + k * n;
+    if (size <= MAX_PLANES)
+        unshuffle_bytes(size, 0, n, planes, dst);
+    else
+        for (int64_t i = 0; i < f->nbytes; i++) dst[i] = src[i % size * n + i / size];
     return true;
 }
 

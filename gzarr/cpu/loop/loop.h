@@ -5,7 +5,7 @@
  * chunks need no plan: basic.c makes the table from what stands between the brackets.
  *
  * Reading (read.c) finds the bytes of every chunk (stored.c): a file of its own, a range of a shard, or memory.
- * It decodes them (decode.c, zstd.c, deflate.c, checksums.c), large chunks block by block (blocks.c), undoes the filters (filters.c,
+ * It decodes them (decode.c, blosc_decode.c, zstd.c, deflate.c, checksums.c), large chunks block by block (blocks.c), undoes the filters (filters.c,
  * values.c, shuffle.c), and copies what is wanted into the result (copy.c), where numbers may be cast (cast.c, half.h). A
  * missing chunk gives the fill value.
  *
@@ -246,9 +246,27 @@ typedef struct {
     int64_t low[MAX_NDIM + 1], high[MAX_NDIM + 1];
 } Box;
 
+/* Bytes of a decoded chunk, from `begin` to before `end`. */
+typedef struct {
+    int64_t begin, end;
+} Extent;
+
+/* Which of the `nbytes` bytes from `begin` on an extent has, counted from there. */
+static inline Extent within(Extent extent, int64_t begin, int64_t nbytes) {
+    const int64_t low = extent.begin - begin, high = extent.end - begin;
+    return (Extent){.begin = low > 0 ? low : 0, .end = high < nbytes ? high : nbytes};
+}
+
+/* Memory that calls use one after the other. */
+typedef struct {
+    size_t nbytes;
+    char bytes[];
+} Scratch;
+
 /* What a call reads with, from part to part. */
 typedef struct {
     char *encoded, *decoded; /* max_encoded and nbytes bytes of the caller's scratch memory */
+    Scratch *block; /* a block of a Blosc frame before its bytes are put together; NULL until it is needed */
     void *zstd, *inflater;
     int fd; /* of the shard; -1 before it is opened */
     int64_t shard_size;
@@ -304,12 +322,6 @@ typedef struct {
     bool checksum; /* whether a crc32c follows it */
     bool at_start; /* whether it comes before the chunks */
 } IndexFormat;
-
-/* Memory that calls use one after the other. */
-typedef struct {
-    size_t nbytes;
-    char bytes[];
-} Scratch;
 
 /* A directory that a call holds open from file to file: names in it are found sooner than whole paths. */
 typedef struct {
@@ -389,7 +401,7 @@ void leave_folder(Folder *folder);
 /* copy.c */
 bool add_axis(const Call *call, const Span *span, int a, Copy *copy);
 void simplify(Copy *copy, bool fill);
-int64_t end_of(const Copy *copy);
+Extent extent_of(const Copy *copy);
 void copy_axes(const Axis *axis, int n, char *dst, const char *src, int64_t run, int64_t have);
 void swap_bytes(char *data, int64_t nbytes, int64_t unit);
 void cast_box(Copy *copy, const char *src);
@@ -416,11 +428,18 @@ int read_points(const Call *call, int64_t row, Reader *reader);
 bool find_points(const Call *call, int64_t row, int64_t *first, int64_t *last, int64_t *end);
 void scatter_points(const Call *call, int64_t first, int64_t last, char *chunk);
 
+/* blosc_decode.c */
+bool knows_frame(const char *head);
+bool decode_block(const char *head, const char *data, int64_t n, int64_t size, Extent wanted, char *to, Reader *reader);
+bool decode_frame(const char *data, int64_t size, Extent wanted, char *to, Reader *reader);
+
 /* blosc.c, shuffle.c */
+enum { MAX_PLANES = 255 };
 bool frames_are_sound(const Job *job, const Encoder *encoder);
 int64_t frame_room(const Encoder *encoder);
 int64_t make_frame(const Job *job, const Encoder *encoder, const char *data, const Box *box, char *to, int fd, State *state);
 void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst);
+void unshuffle_bytes(int64_t size, int64_t first, int64_t last, const char *const *planes, char *dst);
 
 /* stored.c */
 bool read_exactly(int fd, char *to, int64_t n, int64_t at);
@@ -441,7 +460,7 @@ bool has_checksum(const Job *job);
 uint32_t checksum_of(const Job *job, const char *data, int64_t n);
 
 /* decode.c */
-bool load_stored(const Job *job, const Stored *stored, char *into, int64_t wanted, Reader *reader, char **chunk);
+bool load_stored(const Job *job, const Stored *stored, char *into, Extent wanted, Reader *reader, char **chunk);
 Found load_chunk(const Call *call, const int64_t *coords, char *into, Reader *reader, char **chunk);
 bool reads_blockwise(const Job *job, const Stored *stored);
 bool copy_stored(const Job *job, const Stored *stored, const Copy *copy, Reader *reader);
@@ -452,8 +471,8 @@ bool has_decoder(const Job *job);
 int64_t encode(const Job *job, const Encoder *e, const char *data, char *to, State *state);
 bool has_encoder(const Job *job);
 
-/* zstd.c: decode as `load_stored` does. */
-bool decode_zstd(const Job *job, const char *data, int64_t size, char *to, int64_t wanted, Reader *reader);
+/* zstd.c: decode `n` bytes to `size`, or at least the first that are wanted. */
+bool decode_zstd(const char *data, int64_t n, char *to, int64_t size, int64_t wanted, Reader *reader);
 void end_zstd_decoder(void *context);
 bool has_zstd_decoder(void);
 /* Compress; level and checksum are those of the first time. Returns: bytes made; 0 if they are more than `room`. */

@@ -56,7 +56,7 @@ int read_points(const Call *call, int64_t row, Reader *reader) {
     char *chunk = NULL;
     bool done = reads_blockwise(job, &stored) && copy_blocks_of_points(call, &stored, first, last, reader);
     if (!done) {
-        done = load_stored(job, &stored, NULL, end, reader, &chunk);
+        done = load_stored(job, &stored, NULL, (Extent){0, end}, reader, &chunk);
         if (done) gather_points(call, first, last, chunk);
     }
     leave_stored(call, &stored);

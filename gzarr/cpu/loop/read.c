@@ -49,7 +49,7 @@ static bool make_copies(const Call *call, const Stored *stored, int64_t first, i
         simplify(&copy, false);
         if (!copy.n && copy.run == job->nbytes) into = copy.dst;
     }
-    if (!load_stored(job, stored, into, job->nbytes, reader, &chunk)) return false;
+    if (!load_stored(job, stored, into, (Extent){0, job->nbytes}, reader, &chunk)) return false;
     for (int64_t f = first; f < last; f++) {
         if (!plan_copy(call, f, &copy)) return false;
         const char *src = chunk + copy.src_start;

@@ -1,7 +1,8 @@
-/* Shuffles the bytes of elements, as Blosc does: first the first byte of every element, then the second.
+/* Shuffles the bytes of elements, as Blosc does: first the first byte of every element, then the second; and back.
  *
  * Two vectors are split into their even and their odd bytes. That, done as often as the size of an element can be
- * halved, shuffles as many vectors as an element has bytes. Compilers make packs of it for x86 and unzips for ARM.
+ * halved, shuffles as many vectors as an element has bytes. Compilers make packs of it for x86 and unzips for ARM;
+ * of the same backwards unpacks and zips.
  */
 #include "loop.h"
 
@@ -16,6 +17,11 @@ static void shuffle_some(int64_t size, int64_t from, int64_t n, const char *src,
         for (int64_t i = from; i < n; i++) dst[k * n + i] = src[i * size + k];
 }
 
+static void unshuffle_some(int64_t size, int64_t from, int64_t n, const char *const *planes, char *dst) {
+    for (int64_t i = from; i < n; i++)
+        for (int64_t k = 0; k < size; k++) dst[i * size + k] = planes[k][i];
+}
+
 #ifdef HAS_VECTORS
 
 enum { WIDTH = 16 };
@@ -24,7 +30,10 @@ typedef uint8_t Vector __attribute__((vector_size(WIDTH)));
 #define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 #define UNEVEN(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
 
-/* Shuffle elements of SIZE bytes, 2^k. */
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+
+/* Shuffle elements of SIZE bytes, 2^k, and back. */
 #define SHUFFLE(SIZE)                                                                              \
     static void shuffle_##SIZE(int64_t n, const char *src, char *dst) {             \
         int64_t i = 0;                                                                             \
@@ -36,11 +45,29 @@ typedef uint8_t Vector __attribute__((vector_size(WIDTH)));
                     next[j] = EVEN(now[2 * j], now[2 * j + 1]);                                    \
                     next[j + SIZE / 2] = UNEVEN(now[2 * j], now[2 * j + 1]);                     \
                 }                                                                                  \
-                memcpy(now, next, sizeof now);                                                     \
+                for (int j = 0; j < SIZE; j++) now[j] = next[j];                                   \
             }                                                                                      \
             for (int j = 0; j < SIZE; j++) memcpy(dst + j * n + i, &now[j], WIDTH); \
         }                                                                                          \
         shuffle_some(SIZE, i, n, src, dst);                                                        \
+    }                                                                                              \
+    static void unshuffle_##SIZE(int64_t first, int64_t last, const char *const *planes, char *dst) { \
+        int64_t i = first;                                                                         \
+        const char *plane[SIZE];                                                                   \
+        memcpy(plane, planes, sizeof plane);                                                       \
+        for (; i + WIDTH <= last; i += WIDTH) {                                                    \
+            Vector now[SIZE], next[SIZE];                                                          \
+            for (int j = 0; j < SIZE; j++) memcpy(&now[j], plane[j] + i, WIDTH);                   \
+            for (int half = 1; half < SIZE; half *= 2) {                                           \
+                for (int j = 0; j < SIZE / 2; j++) {                                               \
+                    next[2 * j] = LOW(now[j], now[j + SIZE / 2]);                                  \
+                    next[2 * j + 1] = HIGH(now[j], now[j + SIZE / 2]);                             \
+                }                                                                                  \
+                for (int j = 0; j < SIZE; j++) now[j] = next[j];                                   \
+            }                                                                                      \
+            for (int j = 0; j < SIZE; j++) memcpy(dst + i * SIZE + j * WIDTH, &now[j], WIDTH);     \
+        }                                                                                          \
+        unshuffle_some(SIZE, i, last, planes, dst);                                                \
     }
 
 SHUFFLE(2)
@@ -71,5 +98,27 @@ void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst) {
 #endif
         default:
             shuffle_some(size, 0, n, src, dst);
+    }
+}
+
+/* Put elements `first` to before `last` together, of `size` bytes, the k-th of which lie in planes[k]. */
+void unshuffle_bytes(int64_t size, int64_t first, int64_t last, const char *const *planes, char *dst) {
+    switch (size) {
+#ifdef HAS_VECTORS
+        case 2:
+            unshuffle_2(first, last, planes, dst);
+            return;
+        case 4:
+            unshuffle_4(first, last, planes, dst);
+            return;
+        case 8:
+            unshuffle_8(first, last, planes, dst);
+            return;
+        case 16:
+            unshuffle_16(first, last, planes, dst);
+            return;
+#endif
+        default:
+            unshuffle_some(size, first, last, planes, dst);
     }
 }

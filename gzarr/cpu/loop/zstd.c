@@ -44,26 +44,26 @@ static bool has_beginning(const char *data, size_t size, int64_t nbytes) {
 }
 
 /* Decode the blocks of a frame up to the last byte that is wanted. False if that cannot be. */
-static bool decode_beginning(const Job *job, const char *data, int64_t size, char *to, int64_t wanted, void *context) {
-    size_t left = (size_t)size, done = 0;
+static bool decode_beginning(const char *data, int64_t n, char *to, int64_t size, int64_t wanted, void *context) {
+    size_t left = (size_t)n, done = 0;
     if (lib.ZSTD_isError(lib.ZSTD_decompressBegin(context))) return false;
     while (done < (size_t)wanted) {
-        const size_t n = lib.ZSTD_nextSrcSizeToDecompress(context);
-        if (!n || n > left) return false;
-        const size_t got = lib.ZSTD_decompressContinue(context, to + done, (size_t)job->nbytes - done, data, n);
+        const size_t next = lib.ZSTD_nextSrcSizeToDecompress(context);
+        if (!next || next > left) return false;
+        const size_t got = lib.ZSTD_decompressContinue(context, to + done, (size_t)size - done, data, next);
         if (lib.ZSTD_isError(got)) return false;
-        done += got, data += n, left -= n;
+        done += got, data += next, left -= next;
     }
     return true;
 }
 
-bool decode_zstd(const Job *job, const char *data, int64_t size, char *to, int64_t wanted, Reader *reader) {
-    if (!frame_is_plain(data, (size_t)size, job->nbytes)) return false;
+bool decode_zstd(const char *data, int64_t n, char *to, int64_t size, int64_t wanted, Reader *reader) {
+    if (!frame_is_plain(data, (size_t)n, size)) return false;
     if (!reader->zstd && !(reader->zstd = take_context())) return false;
-    if (wanted <= job->nbytes - BLOCK && has_beginning(data, (size_t)size, job->nbytes))
-        return decode_beginning(job, data, size, to, wanted, reader->zstd);
+    if (wanted <= size - BLOCK && has_beginning(data, (size_t)n, size))
+        return decode_beginning(data, n, to, size, wanted, reader->zstd);
     /* an error is a size that no chunk has */
-    return lib.ZSTD_decompressDCtx(reader->zstd, to, (size_t)job->nbytes, data, (size_t)size) == (size_t)job->nbytes;
+    return lib.ZSTD_decompressDCtx(reader->zstd, to, (size_t)size, data, (size_t)n) == (size_t)size;
 }
 
 int64_t compress_zstd(int64_t level, bool checksum, const char *data, int64_t n, char *to, int64_t room, State *state) {

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(library.loop() is None, reason=f"the compiled lo
 
 #: Chunks of 260 kB and more, with edges on every axis.
 SHAPE, CHUNK = (270, 230, 8), (130, 200, 5)
+SMALL = (67, 60, 3)  # of several blocks all the same, where their size is given
 CNAMES, SHUFFLES = ("blosclz", "lz4", "lz4hc", "zlib", "zstd"), ("noshuffle", "shuffle", "bitshuffle")
 #: Elements of 2 to 16 bytes, some in the other byte order, some that are no numbers.
 DTYPES = ("<i4", ">f8", "<i2", "S3", ">c16", "S16", "<c8", "S5", "<M8[s]")
@@ -91,7 +92,7 @@ def made(number: int, layout: str, folder: Path) -> tuple[gzarr.Array, np.ndarra
     if layout == "memory":
         array, model = made(number, "files", folder)
         return gzarr.open_array(MemoryStore(dict(array.store)), path="a"), model
-    return stored(folder / str(number), dtype, codecs)
+    return stored(folder / f"{number} {layout}", dtype, codecs, **({"chunks": SMALL} if layout == "small" else {}))
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ def random_axis(rng: np.random.Generator, n: int) -> Any:
 @pytest.mark.parametrize("number", range(N_COMPRESSED + N_PLAIN + len(ZSTD)))
 def test_every_selection_reads_what_numpy_does(number: int, folder: Path, watched: Watched) -> None:
     rng = np.random.default_rng(number)
-    for layout in ("files", ("memory", "shards")[number % 2]):
+    for layout in ("files", "small", ("memory", "shards")[number % 2]):
         array, model = made(number, layout, folder)
         for _ in range(6):
             key = tuple(random_axis(rng, n) for n in SHAPE)

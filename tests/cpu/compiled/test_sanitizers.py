@@ -19,7 +19,7 @@ SELECTED = {
     "cpu/compiled/test_shard_versions.py": "again",
     "cpu/compiled/test_points.py": "lie or together",
     "cpu/compiled/test_elements.py": "large",
-    "cpu/compiled/test_read_blocks.py": "whole or damage or checksums or (every_selection and (7 or 21))",
+    "cpu/compiled/test_read_blocks.py": "whole or damage or checksums or (every_selection and (6 or 7 or 21))",
     "cpu/compiled/test_shards.py": "several_calls or shared or (odd and (plain or zstd))",
     "cpu/compiled/test_blosc.py": "spread or zstd",
     "cpu/compiled/test_write.py": "empty",
