@@ -281,3 +281,14 @@ def test_a_device_that_has_failed_is_not_one_without_memory(cuda: Any, kind: str
             array[:]
         assert not isinstance(raised.value, MemoryError)
         driver.faults()
+
+
+def test_a_backend_that_is_garbage_frees_its_memory_before_its_streams(cuda: Any) -> None:
+    """RMM frees in the order of the stream, which it does not keep from the collector."""
+    with ALLOCATORS["rmm-async"](cuda.cupy):
+        array = opened(cuda)
+        array[:] = array[:]
+        array.store.cycle = array  # type: ignore[attr-defined]
+        del array
+        gc.collect()
+        assert not driver.faults()
