@@ -122,11 +122,20 @@ def all_of(cupy: Any) -> list[Any]:
     return found
 
 
+def let_go() -> None:
+    """Wait until threads that have just ended a batch let go of it."""
+    n = pipeline_slots._pool.n_threads
+    meeting = Meeting(n + 1)  # of all threads
+    run_in_threads(lambda _: meeting.attend(), range(n + 1), n + 1, pipeline_slots._pool, most=n)
+    assert meeting.met
+    gc.collect()
+    driver.drain()
+
+
 @pytest.fixture(params=ALLOCATORS)
 def memory(request: pytest.FixtureRequest, cuda: Any) -> Iterator[Memory]:
     """Memory that is CuPy's, by way of each kind of allocator."""
-    gc.collect()
-    driver.drain()
+    let_go()
     cuda.cupy.get_default_memory_pool().free_all_blocks()
     with driver.memory() as set_total, ALLOCATORS[request.param](cuda.cupy):
         yield Memory(set_total)
@@ -154,10 +163,7 @@ def test_a_read_does_with_what_is_left(cuda: Any, memory: Memory, slack: int) ->
     other, array = (opened(cuda, device, max_device_nbytes=cap) for cap in (30 << 20, 300 << 20))
     other[:]
     assert memory.used
-    n = pipeline_slots._pool.n_threads
-    meeting = Meeting(n + 1)  # of all threads: those that have just ended a batch let go of it
-    run_in_threads(lambda _: meeting.attend(), range(n + 1), n + 1, pipeline_slots._pool, most=n)
-    assert meeting.met
+    let_go()
     memory.limit(DATA.nbytes + slack)
     found = array[:]
     assert memory.refused
@@ -216,6 +222,7 @@ def test_a_device_that_does_not_say_what_is_free_has_failed(cuda: Any) -> None:
 
 def test_what_pools_keep_is_free(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cupy, device = cuda.cupy, cuda.CudaDevice()
+    let_go()
     cupy.get_default_memory_pool().free_all_blocks()
     free = cupy.cuda.runtime.memGetInfo()[0]
     assert device.free_nbytes() == free
@@ -237,6 +244,7 @@ def test_what_pools_keep_is_free(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_rmm_says_what_is_free(cuda: Any) -> None:
     cupy, device = cuda.cupy, cuda.CudaDevice()
+    let_go()
     cupy.get_default_memory_pool().free_all_blocks()
     with rmm(cupy, lambda mr: mr.CudaMemoryResource()) as mr:
         assert device.free_nbytes() == cupy.cuda.runtime.memGetInfo()[0]
