@@ -75,7 +75,8 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     ----------
     source : Image, Array or path
         Of two axes, or three, of which one is of bands: the first, or that with such a name. Its attributes
-        ``proj:code``, ``spatial:transform``, ``spatial:registration`` and ``nodata`` are kept.
+        ``proj:code``, ``spatial:transform``, ``spatial:registration`` and ``nodata`` are kept, and the names of
+        channels, or the attribute ``band_names``.
     path : str or path
         Path of the file, which appears when it is complete.
     overwrite : bool, default False
@@ -97,12 +98,15 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
         middle = 0.5 if attributes.get("spatial:registration") == "node" else 0.0  # GDAL's is that of the corner
         a, b, x, c, d, y = attributes["spatial:transform"][:6]
         profile["transform"] = rasterio.Affine(a, b, x - middle * (a + b), c, d, y - middle * (c + d))
+    names = [channel.label for channel in found.channels] or attributes.get("band_names") or ()
     nodata = nodata_of(array.metadata)
     profile["nodata"] = None if nodata is None else nodata.item()
     with replacing(path, overwrite=overwrite) as partial:
         plain = f"{partial}.plain.tif"
         try:
             with rasterio.open(plain, "w", **profile) as file:
+                for band, name in zip(file.indexes, names, strict=False):
+                    file.set_band_description(band, name or "")
                 for _, window in file.block_windows(1):
                     y, x = window.toslices()
                     block = array[(..., y, x)]

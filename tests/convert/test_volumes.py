@@ -133,12 +133,14 @@ def test_geotiff_goes_there_and_back(tmp_path: Path, raster: str, ome: bool) -> 
     data = RNG.integers(0, 99, (3, 40, 50), "u1")
     with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", dtype="uint8", **shape, **place) as file:
         file.update_tags(AREA_OR_POINT=raster)
+        file.descriptions = ("nir", None, "red")
         file.write(data)
     from_tiff(tmp_path / "a.tif", tmp_path / "a.zarr", ome=ome)
     assert main(["convert", str(tmp_path / "a.zarr"), str(tmp_path / "b.tif")]) == 0
     with rasterio.open(tmp_path / "b.tif") as file:
         np.testing.assert_array_equal(file.read(), data)
         assert (file.transform, file.crs) == (place["transform"], "EPSG:32633")
+        assert (file.descriptions[0], file.descriptions[2]) == ("nir", "red")
     with pytest.warns(UserWarning, match="to_geotiff"):
         to_tiff(tmp_path / "a.zarr", tmp_path / "c.tif")
 
