@@ -8,9 +8,10 @@
 
 /* Whether blocks of a frame can be decoded, as far as its header says. */
 bool knows_frame(const char *head) {
-    const int64_t flags = (uint8_t)head[FLAGS], typesize = (uint8_t)head[TYPESIZE], block = number(head + 8);
+    const int64_t flags = (uint8_t)head[FLAGS], typesize = (uint8_t)head[TYPESIZE];
+    const int64_t nbytes = number(head + 4), block = number(head + 8);
     if (head[0] != FORMAT || head[1] != CODEC_FORMAT || flags & (MEMCPYED | BIT_SHUFFLED | RESERVED)) return false;
-    if (!typesize || !block || number(head + 4) % typesize || block % typesize) return false;
+    if (!typesize || !block || block > nbytes || nbytes % typesize || block % typesize) return false;
     if (flags >> FORMAT_SHIFT == LZ4_FORMAT) return lib.LZ4_decompress_safe != NULL;
     return flags >> FORMAT_SHIFT == ZSTD_FORMAT && has_zstd_decoder();
 }

@@ -246,3 +246,14 @@ def test_frames_that_are_cut_off_or_longer_are_damage_wherever_they_are_read(
     array.store["a/c/0/0/0"] = damage(array.store["a/c/0/0/0"])
     with pytest.raises(ChunkError, match="a/c/0/0/0"):
         array[FIRST]
+
+
+@pytest.mark.parametrize("blocksize", [4004, 1 << 31])
+def test_blocks_longer_than_their_chunk_are_damage(blocksize: int, tmp_path: Path) -> None:
+    codecs = [BytesCodec(), BloscCodec("zstd", 5, "shuffle", 4)]
+    array = gzarr.create_array(LocalStore(tmp_path), data=np.arange(1000, dtype="i4"), chunks=1000, codecs=codecs)
+    frame = array.store["c/0"]
+    array.store["c/0"] = frame[:8] + blocksize.to_bytes(4, "little") + frame[12:]
+    for key in (np.s_[...], np.s_[7:9], [5, 3]):
+        with pytest.raises(ChunkError, match="blosc"):
+            array[key]
