@@ -204,7 +204,9 @@ def batch_size(source: Source, nparts: int, n_threads: int) -> int:
         smallest = max(int(_BATCH_S / source.chunk_time.chunk_s), smallest)
     share = max(-(-nparts // (n_threads * BATCHES_PER_THREAD)), smallest)
     size = max(min(MAX_NCHUNKS, MAX_NBYTES // nbytes, share), 1)
-    return max(size, min(STORE_NBYTES // nbytes, STORE_NCHUNKS, -(-nparts // n_threads))) if source.in_memory else size
+    if source.in_memory:  # shared by the threads, if the parts are not few
+        size = max(size, min(STORE_NBYTES // nbytes, STORE_NCHUNKS, max(-(-nparts // n_threads), STORE_NCHUNKS // 2)))
+    return size
 
 
 def are_few(chunk_nbytes: int, nchunks: int) -> bool:
