@@ -56,10 +56,14 @@ def open_levels(node: Array | Group) -> Group:
 
 
 def _axes_of(array: Array) -> str:
-    """The axes of an image that an array has, as letters."""
+    """The axes of an image that an array has, as letters. The only one of another name is that of channels."""
     given = [_AXES.get(name.lower(), name.lower()) for name in array.metadata.dimension_names or () if name]
+    others = [name for name in given if len(name) > 1]
+    if len(others) == 1 and "c" not in given:
+        given[given.index(others[0])], others = "c", []
     usual = "tczyx"[-array.ndim :] if array.ndim else ""
-    return "".join(given) if len(given) == array.ndim and sorted(set(given)) == sorted(given) else usual
+    known = {"y", "x"} <= set(given) and len(set(given)) == len(given) == array.ndim and not others
+    return "".join(given) if known else usual
 
 
 def open_transposed(levels: Sequence[Array], axes: Coords, names: Sequence[str]) -> list[Array]:

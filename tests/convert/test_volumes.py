@@ -145,6 +145,19 @@ def test_geotiff_goes_there_and_back(tmp_path: Path, raster: str, ome: bool) -> 
         to_tiff(tmp_path / "a.zarr", tmp_path / "c.tif")
 
 
+@pytest.mark.parametrize("names", ["row col", "bands latitude longitude", "lat lon bands", "i j"])
+def test_geotiff_of_axes_of_any_name(tmp_path: Path, names: str) -> None:
+    """An axis of another name is that of the bands if the others have names of images."""
+    rasterio = pytest.importorskip("rasterio")
+    data = RNG.integers(0, 99, (2, 40, 50)[-len(names.split()) :], "u1")
+    place = {"spatial:transform": [10, 0, 500000, 0, -20, 4600000], "proj:code": "EPSG:32633"}
+    array = gzarr.create_array(None, data=data, dimension_names=names.split(), attributes=place)
+    to_geotiff(array, tmp_path / "a.tif")
+    with rasterio.open(tmp_path / "a.tif") as file:
+        wanted = data.transpose(2, 0, 1) if names == "lat lon bands" else data
+        np.testing.assert_array_equal(file.read().squeeze(), wanted)
+
+
 def test_what_bioio_reads_is_taken_over() -> None:
     array = pytest.importorskip("dask.array")
     data = RNG.integers(0, 99, (1, 2, 3, 8, 9), "u2")

@@ -49,8 +49,9 @@ _FEW_NCHUNKS, _SMALL_NBYTES = 8, 1 << 18
 #: A batch that takes so many seconds tells how long its chunks take, however few they are.
 _TELLING_S = 100e-6
 #: Small chunks are fetched by one thread while another decodes: a store that does not wait for a server needs the
-#: interpreter, whose lock two threads would pass to and fro (100 entries of a zip file take 0.8 of the time).
-_fetching = Turns(1, 1.0)
+#: interpreter, whose lock two threads would pass to and fro (100 entries of a zip file take 0.8 of the time). One that
+#: does wait, perhaps for threads that read other arrays, keeps no others from fetching.
+_fetching = Turns(1, 0.02)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,6 +7,7 @@ import stat
 import struct
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -232,6 +233,26 @@ def test_threads_share_a_few_large_chunks(shards: Any, tmp_path: Path, watched: 
     with config.set({"threading.max_workers": 2}):
         same(array[3:, :], model[3:, :])
     assert (watched.done, watched.calls) == (4, 4)
+
+
+class Nested(MemoryStore):
+    """Reads another array in a thread of its own before it answers."""
+
+    def get_many(self, requests: Sequence[Request]) -> list[Buffer | None]:
+        thread = threading.Thread(target=lambda: small(MemoryStore())[...])
+        thread.start()
+        thread.join()
+        return super().get_many(requests)
+
+
+def small(store: Store) -> gzarr.Array:
+    return gzarr.create_array(store, data=np.arange(4000), chunks=20)
+
+
+def test_stores_may_wait_for_threads_that_read() -> None:
+    array, begin = small(Nested()), time.monotonic()
+    same(array[...], np.arange(4000))
+    assert time.monotonic() - begin < 2
 
 
 def test_an_interrupt_is_taken_between_pieces(tmp_path: Path) -> None:
