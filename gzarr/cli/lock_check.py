@@ -1,6 +1,7 @@
 """Checks that two hosts, or two mounts of one folder, exclude each other: both change one chunk at the same time."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,18 +15,19 @@ from gzarr.errors import StoreError
 _FOLDER, _POLL_S = "gzarr-lock-check", 0.005
 
 
-def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
+def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> int:
     """Change a chunk at least so many times while another run of this function does so, on another host, say.
 
-    Returns: what was seen. Raises: StoreError if changes were lost, or no other run came in this time.
+    Prints what was seen. Returns: 1 if changes were lost, or 0. Raises: StoreError if no other run came in this time.
     """
     place = Path(path, _FOLDER)
     place.mkdir(exist_ok=True)
     number = _number_in(place)
-    if number == 0:
-        create_array(place / "a.zarr", shape=2, chunks=2, dtype="i8")
     other = 1 - number
+    print(f"waiting for the same command on another host or mount, for {wait_s:g} s at most", file=sys.stderr)
     try:
+        if number == 0:
+            create_array(place / "a.zarr", shape=2, chunks=2, dtype="i8")
         _wait(lambda: (place / "a.zarr/zarr.json").exists() and (place / str(other)).exists(), wait_s, path)
         array, lost, count = open_array(place / "a.zarr", "r+"), 0, 0
         # Whoever is first goes on until the other one is through: all its changes meet others.
@@ -49,12 +51,13 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> str:
     finally:
         if number == 0:
             shutil.rmtree(place, ignore_errors=True)
-    if lost:
-        raise StoreError(
-            f"{path}: {lost} of {count} changes of one chunk were lost with locks={config['locks']!r}: let processes "
-            "write whole chunks or shards alone (Array.regions), or choose other locks; see the documentation of stores"
-        )
-    return f"{count} changes of one chunk from two places, none lost, with locks={config['locks']!r}"
+    held = f"with locks={config['locks']!r}"
+    lose = (
+        f"{path}: {lost} of {count} changes of one chunk were lost {held}: let processes write whole chunks or shards "
+    )
+    lose += "alone (Array.regions), or choose other locks; see the documentation of stores"
+    print(lose if lost else f"{count} changes of one chunk from two places, none lost, {held}")
+    return int(lost > 0)
 
 
 def _number_in(place: Path) -> int:

@@ -58,8 +58,7 @@ def verify(
     if locks:
         from gzarr.cli.lock_check import check_locks
 
-        print(check_locks(path))
-        return 0
+        return check_locks(path)
     if (repair or remove) and engine(on, workers, part):
         raise misuse("a repair runs here alone", "--repair")
     if apply and not repair and not remove:

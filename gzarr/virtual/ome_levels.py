@@ -13,6 +13,7 @@ from gzarr.codecs.transpose import TransposeCodec
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
+from gzarr.hierarchy.values import stored_names
 from gzarr.images.new_levels import numbers
 from gzarr.images.ome.axes import new_axes
 from gzarr.images.ome.channels import new_channels
@@ -56,14 +57,20 @@ def open_levels(node: Array | Group) -> Group:
 
 
 def _axes_of(array: Array) -> str:
-    """The axes of an image that an array has, as letters. The only one of another name is that of channels."""
-    given = [_AXES.get(name.lower(), name.lower()) for name in array.metadata.dimension_names or () if name]
-    others = [name for name in given if len(name) > 1]
-    if len(others) == 1 and "c" not in given:
-        given[given.index(others[0])], others = "c", []
-    usual = "tczyx"[-array.ndim :] if array.ndim else ""
-    known = {"y", "x"} <= set(given) and len(set(given)) == len(given) == array.ndim and not others
-    return "".join(given) if known else usual
+    """The axes of an image that an array has, as letters.
+
+    Unknown names are those of the axes that are left; the only one beside "y" and "x" is that of channels.
+    """
+    if array.ndim > 5:
+        raise MetadataError(f"{array.store_path} has {array.ndim} axes: an image has 2 to 5")
+    named = [(name or "").lower() for name in stored_names(array.metadata) or ("",) * array.ndim]
+    given = [_AXES.get(name, name) for name in named]
+    known = [axis for axis in given if len(axis) == 1]
+    left = [axis for axis in "tczyx" if axis not in known]
+    if {"y", "x"} <= set(known) and len(known) == array.ndim - 1 and "c" in left and all(given):
+        left.append("c")
+    axes = "".join(reversed([axis if len(axis) == 1 else left.pop() for axis in reversed(given)]))
+    return axes if {"y", "x"} <= set(axes) and len(set(axes)) == array.ndim else "tczyx"[5 - array.ndim :]
 
 
 def open_transposed(levels: Sequence[Array], axes: Coords, names: Sequence[str]) -> list[Array]:

@@ -495,8 +495,16 @@ def test_a_dataset_is_an_image_of_one_level(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("g/x", data=data, chunks=(1, 10, 10), compression="gzip")
         file["line"] = [1, 2]
+        file["months"], file["many"] = data, data.reshape(1, 1, 1, 6, 10, 10)
+        for axis, name in zip(file["months"].dims, ("TIME", "COADSY", "COADSX"), strict=True):
+            axis.label = name
     image = gzarr.images.open_image(tmp_path / "a.h5/g/x")
     assert image.axes == ("z", "y", "x")
     np.testing.assert_array_equal(image.region(z=slice(2, 4)).data, data[2:4])
-    with pytest.raises(MetadataError, match="an image has 2 to 5 axes"):
-        gzarr.images.open_image(tmp_path / "a.h5/line")
+    months = gzarr.images.open_image(
+        tmp_path / "a.h5/months"
+    )  # names that no image knows are of the axes that are left
+    assert (months.axes, months.shape) == (("t", "y", "x"), (6, 10, 10))
+    for name in ("line", "many"):
+        with pytest.raises(MetadataError, match="an image has 2 to 5"):
+            gzarr.images.open_image(tmp_path / "a.h5" / name)
