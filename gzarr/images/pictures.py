@@ -125,7 +125,8 @@ def _chosen(known: Sequence[Channel], wanted: Channels, where: str) -> list[tupl
     for item in [wanted] if isinstance(wanted, (int, str)) else wanted:
         number = labels.index(item) if item in labels else item
         if isinstance(number, str) or not 0 <= number < len(known):
-            raise SelectionError(f"{where} has no channel {item!r}; it has {len(known)}: {labels}")
+            names = labels if any(labels) else f"without names, 0 to {len(known) - 1}"
+            raise SelectionError(f"{where} has no channel {item!r}; it has {len(known)}: {names}")
         chosen.append((int(number), known[int(number)]))
     return chosen
 

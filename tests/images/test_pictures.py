@@ -176,6 +176,8 @@ def test_channels_and_contrast_are_checked() -> None:
     image = image_of(np.zeros((2, 4, 4), "u1"), axes="cyx", channels=["a", "b"])
     with pytest.raises(gzarr.errors.SelectionError, match=r"has no channel 'c'; it has 2: \['a', 'b'\]"):
         thumbnail(image, channels="c")
+    with pytest.raises(gzarr.errors.SelectionError, match="no channel 'c'; it has 2: without names, 0 to 1"):
+        thumbnail(image_of(np.zeros((2, 4, 4), "u1"), axes="cyx"), channels="c")
     with pytest.raises(gzarr.errors.SelectionError, match="has no channel 2"):
         thumbnail(image, channels=[0, 2])
     for contrast in ((1, 0), (1,), [(0, 1)] * 3, (0, np.nan)):
