@@ -204,7 +204,7 @@ def convert(
 
     Examples
     --------
-    $ gzarr convert data.h5 data.zarr --chunks 100,100
+    $ gzarr convert data.h5 data.zarr --compressor zstd:3
     $ gzarr convert slide.ome.tif slide.zarr --ome
     $ gzarr convert sst.nc sst.zarr --chunks time=1,lat=73 --each mask:chunks=-1
     $ gzarr convert data.zarr data.nc
@@ -224,7 +224,10 @@ def convert(
     if links is not None and (format or gzarr.convert.recognize(source)) != "hdf5":
         raise CopyError(f"{source!r} is no HDF5 file: leave --links out")
     of_hdf5: dict[str, Any] = {} if links is None else {"links": links}
-    print(gzarr.convert.from_file(source, dest, format=format, **of_tiff, **of_hdf5, **options.keywords()))
+    keywords = options.keywords()
+    if (format or gzarr.convert.recognize(source)) == "netcdf":
+        keywords = where_they_fit(source, keywords)
+    print(gzarr.convert.from_file(source, dest, format=format, **of_tiff, **of_hdf5, **keywords))
 
 
 def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) -> None:

@@ -88,6 +88,10 @@ def test_lists_apply_where_they_fit(source, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["copy", source, str(tmp_path / "c.zarr"), "--chunks", "4,6,8"])
     assert "no array has 3 axes" in " ".join(capsys.readouterr().err.split())
+    pytest.importorskip("netCDF4")
+    gzarr.convert.to_netcdf(source, tmp_path / "a.nc")
+    assert main(["convert", str(tmp_path / "a.nc"), str(tmp_path / "d.zarr"), "--chunks", "4,6"]) == 0
+    assert gzarr.open_array(tmp_path / "d.zarr/deep/y").chunks == (4, 6)
 
 
 # -- convert -----------------------------------------------------------------------------------------------------------
