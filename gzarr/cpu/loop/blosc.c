@@ -68,7 +68,7 @@ int64_t make_frame(const Job *job, const Encoder *e, const char *data, const Box
     char *gathered = state->blocks, *shuffled = gathered + e->block;
     const int64_t limit = job->nbytes + HEADER, n = (job->nbytes - 1) / e->block + 1, head = HEADER + START * n;
     int64_t position = head, held = 0; /* behind the head, in `to` */
-    if (position > limit) return 0;
+    if (position > limit || (!data && job->swap && e->block % job->swap)) return 0; /* blocks that cut numbers */
     for (int64_t b = 0; b < n; b++) {
         const int64_t begin = b * e->block, left = job->nbytes - begin, size = left < e->block ? left : e->block;
         const char *block = data + begin;

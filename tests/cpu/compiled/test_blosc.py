@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gzarr
-from gzarr.codecs import BloscCodec
+from gzarr.codecs import BloscCodec, BytesCodec
 from gzarr.codecs.spec import BytesRepr, Step
 from gzarr.cpu.compiled import library, source
 
@@ -104,3 +104,10 @@ def test_which_frames_the_loop_makes() -> None:
     assert not made(BloscCodec("lz4", 5, "bitshuffle"))
     assert not made(BloscCodec("lz4hc", 5, "shuffle"))
     assert not made(BloscCodec("lz4", 0, "shuffle"))
+
+
+def test_blocks_that_cut_numbers_of_the_other_byte_order(tmp_path: Path) -> None:
+    codecs = [BytesCodec("big"), BloscCodec("zstd", 2, "shuffle", typesize=3)]
+    array = gzarr.create_array(tmp_path, shape=(720, 504), chunks=(180, 126), dtype="f4", codecs=codecs)
+    array[...] = model = np.arange(720 * 504, dtype="f4").reshape(720, 504)
+    np.testing.assert_array_equal(array[...], model)
