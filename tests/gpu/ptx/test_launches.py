@@ -68,7 +68,7 @@ def test_a_device_knows_its_memory() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("(address & 15) == 0", "true", "misaligned load of 16 bytes"),
+        ("(((u64)from | (u64)to) & 15) == 0", "true", "misaligned load of 16 bytes"),
         ("left >= 16", "true", "stored by|outside every allocation"),
         ("at += 512", "at += 256", "is stored by threads"),
         ("begin + nbytes[stream]", "begin + 1 + nbytes[stream]", "stored by|outside every allocation"),
