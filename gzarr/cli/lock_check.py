@@ -52,11 +52,13 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> int:
         if number == 0:
             shutil.rmtree(place, ignore_errors=True)
     held = f"with locks={config['locks']!r}"
-    lose = (
-        f"{path}: {lost} of {count} changes of one chunk were lost {held}: let processes write whole chunks or shards "
-    )
-    lose += "alone (Array.regions), or choose other locks; see the documentation of stores"
-    print(lose if lost else f"{count} changes of one chunk from two places, none lost, {held}")
+    if lost:
+        print(
+            f"{path}: {lost} of {count} changes of one chunk were lost {held}: let processes write whole chunks or "
+            "shards alone (Array.regions), or choose other locks; see the documentation of stores"
+        )
+    else:
+        print(f"{count} changes of one chunk from two places, none lost, {held}")
     return int(lost > 0)
 
 
