@@ -51,6 +51,12 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> int:
     finally:
         if number == 0:
             shutil.rmtree(place, ignore_errors=True)
+    _tell(lost, count, path)
+    return int(lost > 0)
+
+
+def _tell(lost: int, count: int, path: str) -> None:
+    """Print what was seen."""
     held = f"with locks={config['locks']!r}"
     if lost:
         print(
@@ -59,7 +65,6 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> int:
         )
     else:
         print(f"{count} changes of one chunk from two places, none lost, {held}")
-    return int(lost > 0)
 
 
 def _number_in(place: Path) -> int:
