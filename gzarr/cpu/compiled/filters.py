@@ -248,8 +248,12 @@ def _shuffle(codec: Any, step: Step) -> Steps | None:
         return None
     if codec.elementsize <= 1:
         return []
-    byte = np.dtype("u1")
-    return None if nbytes % codec.elementsize else [FilterStep(Kind.SHUFFLE_BYTES, byte, byte, codec.elementsize)]
+    byte, known = np.dtype("u1"), codec.elementsize <= 255  # MAX_PLANES
+    return (
+        None
+        if nbytes % codec.elementsize or not known
+        else [FilterStep(Kind.SHUFFLE_BYTES, byte, byte, codec.elementsize)]
+    )
 
 
 def _scale_values(codec: ScaleOffsetCodec, step: Step) -> Steps | None:

@@ -6,13 +6,8 @@
  * frame or without one, are cut into blocks of our own.
  * Source: Blosc 1 frame format (c-blosc, README_CHUNK_FORMAT.rst; offsets count from the start of the frame).
  */
-#include "loop.h"
+#include "blosc.h"
 
-#include <string.h>
-
-enum { HEADER = 16, START = 4, FORMAT = 2 };
-/* Flags: the bytes are stored as they are; a bit that is never set. */
-enum { MEMCPYED = 2, RESERVED = 8 };
 /* Frames of more blocks are read whole: these make a head of one page. */
 enum { MAX_BLOCKS = 1020, HEAD = HEADER + START * MAX_BLOCKS };
 /* Bytes decoded at once, or a block if that is longer: with what blosc needs besides they stay in a cache of 1 MB. */
@@ -215,11 +210,6 @@ static bool read_head(const Job *job, Frame *frame) {
         end = start_of(frame, b) + 1;
     }
     return end <= stored->size;
-}
-
-static void put_number(char *at, int64_t value) {
-    const uint32_t bits = (uint32_t)value;
-    memcpy(at, &bits, sizeof bits);
 }
 
 /* Read `n` blocks and decode them to `nbytes` bytes, or at least those that are wanted. capacity: of `to`, at least a

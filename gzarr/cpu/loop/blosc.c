@@ -33,11 +33,6 @@ static int64_t compress(const Encoder *e, const char *data, int64_t n, char *to,
     return lib.LZ4_compress_fast(data, to, (int)n, (int)room, MAX_LEVEL + 1 - level);
 }
 
-static void put_number(char *at, int64_t value) {
-    const uint32_t bits = (uint32_t)value;
-    memcpy(at, &bits, sizeof bits);
-}
-
 /* Compress a block. Returns: bytes made; 0 if they are more than `limit`. */
 static int64_t add_block(const Encoder *e, const char *data, int64_t size, char *to, int64_t limit, State *state) {
     const int64_t splits = streams_of((int)(e->frame >> (8 * FLAGS)), e->typesize, e->block, size), each = size / splits;

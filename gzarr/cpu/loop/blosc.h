@@ -17,4 +17,9 @@ static inline int64_t streams_of(int flags, int64_t typesize, int64_t block, int
     return split ? typesize : 1;
 }
 
+static inline void put_number(char *at, int64_t value) {
+    const uint32_t bits = (uint32_t)value;
+    memcpy(at, &bits, sizeof bits);
+}
+
 #endif

@@ -21,12 +21,9 @@ static bool shuffle_all(const Filter *f, const char *src, char *dst) {
 
 static bool unshuffle_all(const Filter *f, const char *src, char *dst) {
     const int64_t size = (int64_t)f->a, n = f->nbytes / size;
-    const char *planes[MAX_PLANES];
-    for (int64_t k = 0; k < size && size <= MAX_PLANES; k++) planes[k] = src + k * n;
-    if (size <= MAX_PLANES)
-        unshuffle_bytes(size, 0, n, planes, dst);
-    else
-        for (int64_t i = 0; i < f->nbytes; i++) dst[i] = src[i % size * n + i / size];
+    const char *planes[MAX_PLANES] = {NULL};
+    for (int64_t k = 0; k < size; k++) planes[k] = src + k * n;
+    unshuffle_bytes(size, 0, n, planes, dst);
     return true;
 }
 
@@ -249,7 +246,7 @@ static bool find_filter(Filter *f) {
             return size == stored_size;
         case SHUFFLE_BYTES:
             f->encode = shuffle_all, f->decode = unshuffle_all;
-            return size == stored_size && f->a >= 1 && f->a <= INT32_MAX && f->nbytes % (int64_t)f->a == 0;
+            return size == stored_size && f->a >= 1 && f->a <= MAX_PLANES && f->nbytes % (int64_t)f->a == 0;
         case TAKE_DELTA:
             return find_delta(f);
         case CAST_TYPE:

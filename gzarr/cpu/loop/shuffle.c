@@ -75,50 +75,27 @@ SHUFFLE(4)
 SHUFFLE(8)
 SHUFFLE(16)
 
+#define BY_SIZE(name, ...)                              \
+    switch (size) {                                     \
+        case 2: return name##_2(__VA_ARGS__);           \
+        case 4: return name##_4(__VA_ARGS__);           \
+        case 8: return name##_8(__VA_ARGS__);           \
+        case 16: return name##_16(__VA_ARGS__);         \
+    }
+#else
+#define BY_SIZE(name, ...)
 #endif
 
 /* Shuffle `nbytes` bytes of elements of `size`; what is no whole element stays at the end. */
 void shuffle_bytes(int64_t size, int64_t nbytes, const char *src, char *dst) {
     const int64_t n = nbytes / size;
     memcpy(dst + n * size, src + n * size, (size_t)(nbytes - n * size));
-    switch (size) {
-#ifdef HAS_VECTORS
-        case 2:
-            shuffle_2(n, src, dst);
-            return;
-        case 4:
-            shuffle_4(n, src, dst);
-            return;
-        case 8:
-            shuffle_8(n, src, dst);
-            return;
-        case 16:
-            shuffle_16(n, src, dst);
-            return;
-#endif
-        default:
-            shuffle_some(size, 0, n, src, dst);
-    }
+    BY_SIZE(shuffle, n, src, dst)
+    shuffle_some(size, 0, n, src, dst);
 }
 
 /* Put elements `first` to before `last` together, of `size` bytes, the k-th of which lie in planes[k]. */
 void unshuffle_bytes(int64_t size, int64_t first, int64_t last, const char *const *planes, char *dst) {
-    switch (size) {
-#ifdef HAS_VECTORS
-        case 2:
-            unshuffle_2(first, last, planes, dst);
-            return;
-        case 4:
-            unshuffle_4(first, last, planes, dst);
-            return;
-        case 8:
-            unshuffle_8(first, last, planes, dst);
-            return;
-        case 16:
-            unshuffle_16(first, last, planes, dst);
-            return;
-#endif
-        default:
-            unshuffle_some(size, first, last, planes, dst);
-    }
+    BY_SIZE(unshuffle, first, last, planes, dst)
+    unshuffle_some(size, first, last, planes, dst);
 }
