@@ -29,7 +29,7 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> int:
         if number == 0:
             create_array(place / "a.zarr", shape=2, chunks=2, dtype="i8")
         _wait(lambda: (place / "a.zarr/zarr.json").exists() and (place / str(other)).exists(), wait_s, path)
-        array, lost, count = open_array(place / "a.zarr", "r+"), 0, 0
+        array, lost, count, end = open_array(place / "a.zarr", "r+"), 0, 0, 0.0
         # Whoever is first goes on until the other one is through: all its changes meet others.
         while count < n or not (place / f"{other}-changed").exists():
             lost += int(array[number] != count)

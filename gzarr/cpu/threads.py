@@ -32,7 +32,7 @@ THREADED_PART_NBYTES = 1 << 18
 #: lock threads pass to and fro: 6,400 files of lz4 chunks of 40 kB take 20 us each by one thread, 25 by two.
 #: A first batch, with cold caches, takes half as long again.
 THREADED_CHUNK_S = 45e-6 if getattr(sys, "_is_gil_enabled", lambda: True)() else 5e-6
-#: Less than this much work, in seconds, is not worth waking a thread for, which takes 30 to 60 us.
+#: Less than this much work, in seconds, is not worth waking a thread for, which takes 20 to 60 us.
 THREADED_WORK_S = 150e-6
 #: How long a thread waits for its turn, in seconds. Turns save memory; nothing else depends on them.
 _PATIENCE_S = 1.0

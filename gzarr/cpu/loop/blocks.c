@@ -262,6 +262,7 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
     reader->taken = (uint64_t)frame.have;
     memset(frame.wanted, false, (size_t)frame.n);
     mark(&box, 0, copy->src_start, &frame);
+    const Extent extent = extent_of(copy);
     Range range;
     for (int64_t b = 0, n; b < frame.n; b += n) {
         if (!(n = wanted_run(&frame, b, &range))) {
@@ -273,7 +274,7 @@ bool copy_blocks(const Job *job, const Stored *stored, const Copy *copy, const C
         const bool direct = !copy->cast && !whole->n && (nbytes >= frame.size || frame.plain >= 0) && range.begin >= whole->src_start &&
                             range.end <= whole->src_start + whole->run;
         char *to = direct ? whole->dst + (range.begin - whole->src_start) : reader->decoded;
-        const Extent some = within(extent_of(copy), range.begin, nbytes);
+        const Extent some = within(extent, range.begin, nbytes);
         if (!decode_blocks(&frame, b, n, to, nbytes, direct ? nbytes : frame.nbytes, some, reader)) return false;
         if (job->swap) swap_bytes(to, nbytes, job->swap);
         range.data = to;

@@ -1,8 +1,8 @@
 /* Decodes Blosc frames, and of their blocks what is wanted: see loop.h.
  *
  * A shuffled block is one stream, or one for each byte of its elements. All streams of a block are decoded, as c-blosc
- * does, but only elements of which bytes are wanted are put together. Frames with other compressors or
- * shuffled bits are left to c-blosc, and so is what is not sound.
+ * does, but only elements of which bytes are wanted are put together. Frames with other compressors or shuffled bits are
+ * left to c-blosc, and so is what is not sound.
  */
 #include "blosc.h"
 

@@ -1,18 +1,16 @@
 /* Decodes stored chunks, and copies what is wanted of them: see loop.h. */
-#include "loop.h"
+#include "blosc.h"
 
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-static const int64_t BLOSC_HEADER = 16;
 
 /* Decode a chunk to exactly its size, or at least the bytes that are wanted, where that is less work.
  * False for anything that the Python path should look at. */
 static bool decode(const Job *job, const char *data, int64_t size, char *to, Extent wanted, Reader *reader) {
     switch (job->codec) {
         case BLOSC:
-            if (size < BLOSC_HEADER || number(data + 4) != job->nbytes || number(data + 12) != size) return false;
+            if (size < HEADER || number(data + 4) != job->nbytes || number(data + 12) != size) return false;
             if (decode_frame(data, size, wanted, to, reader)) return true;
             return lib.blosc_decompress_ctx(data, to, (size_t)job->nbytes, 1) == job->nbytes;
         case ZSTD:
