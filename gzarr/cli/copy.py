@@ -1,5 +1,6 @@
 """The commands ``gzarr copy``, ``consolidate`` and ``migrate``, and the options that all copies share."""
 
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,19 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import gzarr
-from gzarr.cli.options import (
-    BlockMemory,
-    NodePath,
-    On,
-    PartOf,
-    Workers,
-    command,
-    engine,
-    lengths,
-    misuse,
-    where_they_fit,
-    with_options,
-)
+from gzarr.cli.options import BlockMemory, NodePath, On, PartOf, Workers, command, engine, lengths, misuse, with_options
 from gzarr.display.progress import in_terminal
 from gzarr.errors import CopyError, MetadataError
 from gzarr.errors.escaping import escaped
@@ -110,6 +99,17 @@ def _compressor(text: str) -> Any:
         raise MetadataError(f"--compressor {text}: {error}") from error
 
 
+def _tell(report: Any, options: CopyOptions) -> None:
+    """Print what a copy did, and which arrays of other dimensions than given lengths it left as they are."""
+    print(report)
+    lists = [one for one in (options.chunks, options.shards) if isinstance(one, tuple)]
+    named = tuple(f"/{text.partition(':')[0]}" for text in options.each or ())
+    arrays = [one for one in report.arrays if not f"/{one.path}".endswith(named)]
+    others = [escaped(one.path) for one in arrays if any(len(one.shape) != len(lengths) for lengths in lists)]
+    if others:
+        print(f"left as they are, of other dimensions: {', '.join(others)}", file=sys.stderr)
+
+
 @command("Copy and convert")
 @with_options(CopyOptions)
 def copy(
@@ -129,7 +129,7 @@ def copy(
     $ gzarr copy a.zarr b.zarr --chunks 100,100 --on dask://scheduler:8786
     $ gzarr copy a.zarr b.zarr --chunks 100,100 --part slurm
     """
-    print(gzarr.transfer(source, dest, **where_they_fit(source, options.keywords())))
+    _tell(gzarr.transfer(source, dest, **options.keywords()), options)
 
 
 @command("Copy and convert")
@@ -204,7 +204,7 @@ def convert(
 
     Examples
     --------
-    $ gzarr convert data.h5 data.zarr --compressor zstd:3
+    $ gzarr convert data.h5 data.zarr --chunks 100,100 --compressor zstd:3
     $ gzarr convert slide.ome.tif slide.zarr --ome
     $ gzarr convert sst.nc sst.zarr --chunks time=1,lat=73 --each mask:chunks=-1
     $ gzarr convert data.zarr data.nc
@@ -224,10 +224,7 @@ def convert(
     if links is not None and (format or gzarr.convert.recognize(source)) != "hdf5":
         raise CopyError(f"{source!r} is no HDF5 file: leave --links out")
     of_hdf5: dict[str, Any] = {} if links is None else {"links": links}
-    keywords = options.keywords()
-    if (format or gzarr.convert.recognize(source)) == "netcdf":
-        keywords = where_they_fit(source, keywords)
-    print(gzarr.convert.from_file(source, dest, format=format, **of_tiff, **of_hdf5, **keywords))
+    _tell(gzarr.convert.from_file(source, dest, format=format, **of_tiff, **of_hdf5, **options.keywords()), options)
 
 
 def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) -> None:

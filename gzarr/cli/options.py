@@ -82,7 +82,9 @@ def lengths(text: str) -> int | tuple[int, ...] | dict[str, int]:
         numbers = ()
     if not numbers:
         raise typer.BadParameter(f"{text!r} is not a list of numbers such as 100,1000, or of time=1,lat=73")
-    return numbers if len(numbers) > 1 or text.endswith(",") else numbers[0]
+    from gzarr.copying.sources import WhereTheyFit  # with NumPy, which the help does without
+
+    return WhereTheyFit(numbers) if len(numbers) > 1 or text.endswith(",") else numbers[0]
 
 
 def numbers(text: str) -> list[float]:
@@ -133,30 +135,6 @@ BlockMemory: TypeAlias = Annotated[
         parser=mebibytes, metavar="MIB", help="How much memory data may take. By default 256, or what one block needs."
     ),
 ]
-
-
-def where_they_fit(source: str, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of a copy in which lists of lengths are for those arrays of a group that have as many axes.
-
-    Prints which arrays are left alone. Raises BadParameter if the lists fit none.
-    """
-    lists = {key: keywords[key] for key in ("chunks", "shards") if isinstance(keywords.get(key), (list, tuple))}
-    node = gzarr.open(source, mode="r", device="cpu") if lists else None
-    if not isinstance(node, gzarr.Group):
-        return keywords
-    ndims = {name: member.ndim for name, member in node.members(None) if isinstance(member, gzarr.Array)}
-    each = {name: dict(given) for name, given in keywords.get("each", {}).items()}
-    others = set()
-    for key, given in lists.items():
-        fitting = [name for name, ndim in ndims.items() if ndim == len(given)]
-        if not fitting:
-            raise misuse(f"no array has {len(given)} axes; give lengths by axes, such as time=12", f"--{key}")
-        others |= ndims.keys() - {*fitting} - each.keys()
-        for name in fitting:
-            each.setdefault(name, {}).setdefault(key, given)
-    if others:
-        print(f"left as they are, of other dimensions: {', '.join(map(escaped, sorted(others)))}", file=sys.stderr)
-    return {name: value for name, value in keywords.items() if name not in lists} | {"each": each}
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -103,6 +103,23 @@ class SourceTree:
             yield from (f"{name}: {why}" for name, why in left_out(attributes).items())
 
 
+class WhereTheyFit(tuple[int, ...]):
+    """Lengths for those arrays of a group that have as many axes; the others stay as they are."""
+
+    __slots__ = ()
+
+
+def fitting(keywords: Mapping[str, Any], arrays: Mapping[str, Source], name: str) -> dict[str, Any]:
+    """Keywords for an array of a group, without lengths of other arrays. Raises CopyError for those of none."""
+    ndims = {len(source.shape) for source in arrays.values()}
+    lists = {key: len(given) for key, given in keywords.items() if isinstance(given, WhereTheyFit) and name}
+    for key, ndim in lists.items():
+        if ndim not in ndims:
+            raise CopyError(f"{key}: no array has {ndim} axes; give lengths by axes, such as time=12")
+    ndim = len(arrays[name].shape)
+    return {key: given for key, given in keywords.items() if lists.get(key, ndim) == ndim}
+
+
 def regular_grid(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Grid:
     """A grid of chunks of one shape; by default of single elements, for what can be read in any parts."""
     return tuple(RegularAxis(n, max(min(c, n), 1)) for n, c in zip(shape, chunks or (1,) * len(shape), strict=True))

@@ -249,7 +249,7 @@ def _plan_tree(
         planning.check_names(given, planning.axis_names(tree.arrays[name]), tree.arrays[name].name)
     zarr_format, jobs = planning.format_of(tree, to.store, to.path, keywords), []
     for name, source in tree.arrays.items():
-        wanted = {**keywords, "zarr_format": zarr_format, **each.get(name, {})}
+        wanted = {**sources.fitting(keywords, tree.arrays, name), "zarr_format": zarr_format, **each.get(name, {})}
         where = join_path(to.path, name)
         jobs.append(planning.plan(source, where, to.opened_with, settings.budget_nbytes, wanted))
     return zarr_format, jobs
