@@ -50,7 +50,8 @@ def new_array(
     """
     options = _for_store(options, store)
     meta = array_meta(options)
-    if len(names) == len(meta.shape) > 0 and not stored_names(meta):
+    is_said = meta.zarr_format == 3 or None not in names  # for v2, xarray's attribute has names only
+    if is_said and len(names) == len(meta.shape) > 0 and not stored_names(meta):
         meta = with_names(meta, names)
         if meta.zarr_format == 2 and options.fill_value is UNSET:
             meta = replace(meta, fill_value=None)  # which xarray would take for missing data

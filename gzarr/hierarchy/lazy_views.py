@@ -119,7 +119,7 @@ class LazyView(Sized, LazyValue):
     def dimension_names(self) -> tuple[str | None, ...] | None:
         """A name or None for every axis, or None if the array has no names."""
         source = self.source
-        names = source.parts[0].dimension_names if isinstance(source, Sequel) else stored_names(source.metadata)
+        names = source.names if isinstance(source, Sequel) else stored_names(source.metadata)
         found = [self.transform.source_of(dim) for dim in range(self.ndim)]
         return tuple([None if number is None else names[number] for number in found]) if names else None
 

@@ -105,7 +105,7 @@ def like(template: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     names = _text_names(template) if keywords.get("shape") is None else ()
     if names and checked_format(keywords.get("zarr_format")) == 3:
         defaults["dimension_names"] = names
-    elif names:
+    elif names and None not in names:
         defaults["attributes"] = {ATTRIBUTE: list(names)}
     has_layout = layout_applies(keywords, template.dtype)
     if isinstance(template, Array):
@@ -151,12 +151,11 @@ def _of_array(array: Array, keywords: Mapping[str, Any], *, has_layout: bool) ->
     return made
 
 
-def _text_names(data: Any) -> tuple[str, ...]:
-    """Return the names of the axes of data. Raises MetadataError for names that are no text."""
-    stored = getattr(data, "dimension_names", None) or ()  # of arrays and views, where some may be None
-    names = axis_names(data) or (stored if None not in stored else ())
-    if all(isinstance(name, str) for name in names):
-        return tuple(names)
+def _text_names(data: Any) -> tuple[str | None, ...]:
+    """Return the names of the axes of data, None for those without. Raises MetadataError for names that are no text."""
+    names = axis_names(data) or getattr(data, "dimension_names", None) or ()  # of xarray, or of arrays and views
+    if all(isinstance(name, str | None) for name in names):
+        return tuple(names) if any(names) else ()
     raise MetadataError(f"dimension_names: the data's axes have names that are no text, {names}; rename them")
 
 

@@ -11,7 +11,7 @@ from gzarr.hierarchy.view_parts import Sequel
 from gzarr.indexing.transform import Transform
 
 
-def join_views(arrays: Sequence[Any], axis: int | str, *, is_new: bool) -> LazyView:
+def join_views(arrays: Sequence[Any], axis: int | str, *, is_new: bool, name: str | None = None) -> LazyView:
     """Return views, and arrays, one after the other along an axis, which may be new. Raises: SelectionError."""
     views = [one if isinstance(one, LazyView) else one.lazy for one in arrays]
     if isinstance(axis, str):
@@ -29,5 +29,5 @@ def join_views(arrays: Sequence[Any], axis: int | str, *, is_new: bool) -> LazyV
             + ", ".join(f"{view} on {view.backend.device}" for view in views)
         )
     dtype = np.result_type(*[view.dtype for view in views])
-    sequel = Sequel(tuple([view.astype(dtype) if view.dtype != dtype else view for view in views]), axis)
+    sequel = Sequel(tuple([view.astype(dtype) if view.dtype != dtype else view for view in views]), axis, name)
     return LazyView(sequel, Transform.whole(sequel.shape))

@@ -82,7 +82,7 @@ def concat(arrays: Iterable[Any], axis: int | str = 0) -> Array | LazyView:
 
 
 @overload
-def stack(arrays: Iterable[LazyView], axis: int = 0) -> LazyView: ...
+def stack(arrays: Iterable[LazyView], axis: int = 0, *, name: str | None = None) -> LazyView: ...
 @overload
 def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> Array: ...
 def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> Array | LazyView:
@@ -95,7 +95,7 @@ def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> A
     axis : int
         Where the new axis is.
     name : str, optional
-        The name of the new axis, if the others have names.
+        The name of the new axis.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def stack(arrays: Iterable[Any], axis: int = 0, *, name: str | None = None) -> A
            [2, 4]])
     """
     found = _given(arrays)
-    return join_views(found, axis, is_new=True) if _has_views(found) else _opened(found, axis, is_new=True, name=name)
+    return (join_views if _has_views(found) else _opened)(found, axis, is_new=True, name=name)
 
 
 def _has_views(arrays: Iterable[Any]) -> bool:
@@ -179,8 +179,9 @@ def join(
     agreed = agree(arrays)
     at = _axis(arrays[0], axis, agreed.names, is_new=is_new)
     _check_shapes(arrays, None if is_new else at)
-    if is_new and agreed.names is not None:
-        agreed = agreed._replace(names=(*agreed.names[:at], name, *agreed.names[at:]))
+    names = agreed.names if name is None else agreed.names or (None,) * arrays[0].ndim
+    if is_new and names is not None:
+        agreed = agreed._replace(names=(*names[:at], name, *names[at:]))
     metas = _as_stored(arrays, at, agreed, is_new=is_new)
     if metas is None:
         return *decoded(arrays, at, agreed, is_new=is_new), ()

@@ -63,6 +63,9 @@ def test_names_of_a_call_rename_axes_and_do_not_exchange_them() -> None:
     assert not store
     with pytest.raises(gzarr.MetadataError, match="names that are no text, \\(0, 'x', 'c'\\); rename them"):
         gzarr.create_array(data=cube().rename(y=0))
+    view = gzarr.create_array(data=array.lazy[:, None])
+    assert view.dimension_names == gzarr.empty_like(view).dimension_names == ("a", None, None, "c")
+    assert "_ARRAY_DIMENSIONS" not in gzarr.create_array(data=view.lazy, zarr_format=2).attrs
 
 
 WRITES: dict[str, Callable[[gzarr.Array, Any], Any]] = {

@@ -265,6 +265,9 @@ def test_other_attributes_stay_where_all_have_the_same() -> None:
     assert joined.attrs.asdict() == {"units": "K", "title": "t"}
     assert joined.dimension_names == ("time",)
     assert gzarr.stack([named([1]), named([2])], name="run").dimension_names == ("run", "time")
+    views = gzarr.stack([named([1]).lazy, named([2]).lazy], axis=1, name="run")
+    assert views.isel(run=1).dimension_names == ("time",)
+    assert gzarr.stack([gzarr.ones(2), gzarr.ones(2)], name="run").dimension_names == ("run", None)
 
 
 @pytest.mark.parametrize(
