@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -255,14 +254,23 @@ def test_failures_of_the_store_name_no_paths(root: Path, monkeypatch: pytest.Mon
 
 
 def test_nothing_is_added_to_an_object_that_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server._Handler, "timeout", 0.2)
+    given_up, answer_to = threading.Event(), http_server._Handler.do_GET
+
+    def impatient(handler: http_server._Handler) -> None:
+        handler.connection.settimeout(0.2)  # the request has come
+        try:
+            answer_to(handler)
+        finally:
+            given_up.set()
+
+    monkeypatch.setattr(http_server._Handler, "do_GET", impatient)
     store = gzarr.MemoryStore()
     store["a"] = bytes(16 << 20)
     with running(store) as url:
         host, port = url.removeprefix("http://").rstrip("/").split(":")
         with socket.create_connection((host, int(port)), timeout=60) as client:
             client.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
-            time.sleep(0.6)
+            assert given_up.wait(60)
             answer = b"".join(iter(lambda: client.recv(1 << 20), b""))
     assert answer.count(b"HTTP/1.1") == 1
 

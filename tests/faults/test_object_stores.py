@@ -177,8 +177,7 @@ def test_another_bucket_can_be_read_while_an_error_about_a_missing_one_is_handle
 def test_a_server_that_does_not_answer_is_given_up(server: S3Server) -> None:
     written(server, "chunks")
     client = {"client_options": {"timeout": "200ms"}, "retry_config": {"max_retries": 1}}
-    options = {"storage_options": {**options_of(server.endpoint), **client}}
-    array = gzarr.open_array("s3://bucket/x", mode="r", **options)
+    impatient, _ = open_store("s3://bucket/x", storage_options={**options_of(server.endpoint), **client})
     inject(server, "GET", lambda answer: replace(answer, delay_s=60), np.inf)
     with pytest.raises(StoreError, match=r"(?s)s3://bucket/x.*reachable"):
-        array[:]
+        impatient["c/0/0"]
