@@ -176,7 +176,7 @@ def convert(
 
         print(copy_image(node, dest, version, **keywords))
         return
-    voxels = {"axes": axes or _named_axes(node), "scale": scale, "units": unit}
+    voxels = {"axes": axes, "scale": scale, "units": unit}
     print_report(_report(_of_array(node, dest, voxels | {"version": version or "0.5"}, keywords)))
 
 
@@ -204,12 +204,6 @@ def _opened(path: str, series: str | None) -> "Image":
     from gzarr.images import open_image
 
     return open_image(path, "r", series=int(series) if series and series.isdecimal() else series, device="cpu")
-
-
-def _named_axes(array: "gzarr.Array") -> str | None:
-    """The axes of an array whose dimensions are named as those of images are."""
-    names = array.dimension_names
-    return "".join(map(str, names)) if names and all(name in tuple("tczyx") for name in names) else None
 
 
 def _report(image: "Image") -> "Report":

@@ -73,14 +73,14 @@ def quicklook(
     image = require("PIL.Image", "cli", "gzarr quicklook")
     node = gzarr.open(path, mode="r", device="cpu")
     place = Path(f"{node.basename or Path(path.rstrip('/')).stem or 'array'}.png") if out is None else out
-    if isinstance(node, gzarr.Group) or (channels is not None and "c" in (node.metadata.dimension_names or ())):
+    if isinstance(node, gzarr.Group) or channels is not None:
         opened = _opened_image(path, node)  # of an array, such as OME-TIFF of one level, too
         if raw:
             raise misuse("an OME-Zarr image has no --raw; name one of its levels", "--raw")
+        if channels is not None and "c" not in opened.axes:
+            raise misuse(f"{path!r} has no axis 'c'; cut axes by --at", "--channels")
         place.write_bytes(_image(opened, size, at, channels))
     else:
-        if channels is not None:
-            raise misuse(f"{path!r} is an array without an axis 'c'; cut axes by --at", "--channels")
         drawn = _pixels(node, path.rstrip("/").rpartition("/")[0] or ".", size, at, raw=raw)
         image.fromarray(np.ascontiguousarray(drawn)).save(place, "PNG")
     print(f"wrote {escaped(place)}")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from gzarr.concurrency import new_lock
 from gzarr.convert.writing import replacing
-from gzarr.errors import CopyError
+from gzarr.errors import CopyError, GzarrError
+from gzarr.hierarchy.array import Array
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
 from gzarr.images.named_data import LazyVolume
@@ -68,6 +69,18 @@ def _from_opened(rasterio: Any, file: Any, dest: Any, kwargs: Mapping[str, Any])
     return image
 
 
+def _around(source: Any) -> Image | None:
+    """The image of which an array, or what has a path or URL, is a level; None if it is none."""
+    is_array = isinstance(source, Array)
+    if not is_array and not isinstance(source, (str, os.PathLike)):
+        return None
+    place, _, level = (source.path if is_array else os.fspath(source).rstrip("/")).rpartition("/")
+    with suppress(GzarrError, OSError):
+        image = open_image(source.store, "r", path=place) if is_array else open_image(place or ".", "r")
+        return image if level in [one.path for one in image.metadata.datasets] else None
+    return None
+
+
 def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, **kwargs: Any) -> None:
     """Write an image or an array to a Cloud Optimized GeoTIFF with overviews, in bounded memory.
 
@@ -98,7 +111,7 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
         middle = 0.5 if attributes.get("spatial:registration") == "node" else 0.0  # GDAL's is that of the corner
         a, b, x, c, d, y = attributes["spatial:transform"][:6]
         profile["transform"] = rasterio.Affine(a, b, x - middle * (a + b), c, d, y - middle * (c + d))
-    names = [channel.label for channel in found.channels] or attributes.get("band_names") or ()
+    names = attributes.get("band_names") or [channel.label for channel in (_around(source) or found).channels]
     nodata = nodata_of(array.metadata)
     profile["nodata"] = None if nodata is None else nodata.item()
     with replacing(path, overwrite=overwrite) as partial:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
+from gzarr.hierarchy.lazy_views import LazyView
 from gzarr.hierarchy.values import axis_names, stored_names
-from gzarr.images.ome.axes import ImageAxis, new_axis, ordered, unit_name, unit_type, units_by_axis
+from gzarr.images.ome.axes import MAX_AXES, ImageAxis, letters, new_axis, ordered, unit_name, unit_type, units_by_axis
 from gzarr.indexing.regions import Region
 
 #: How far coordinates may be from regular ones, and from what a call says, in parts of a step.
@@ -74,7 +75,7 @@ def place(given: Placed, listed: Mapping[str, Any]) -> Placed:
     given: what the call says. listed: other keywords of the call that may have an item for every axis. Raises
     MetadataError for names that OME-Zarr does not know, for irregular coordinates, and for contradictions.
     """
-    is_stored = isinstance(given.data, Array)
+    is_stored = isinstance(given.data, (Array, LazyView))
     dims = () if is_stored and given.axes is not None else _dims(given.data)
     called, axes, order = _order(given, dims)
     data, is_moved = given.data, order != tuple(range(len(order)))
@@ -128,8 +129,11 @@ def _transposed(data: Any, order: Sequence[int]) -> Any:
 
 
 def _dims(data: Any) -> tuple[Any, ...]:
-    names = stored_names(data.metadata) if isinstance(data, Array) else axis_names(data)
-    return () if None in names else names
+    """The names of the axes of data; letters if those of an array have a name that OME-Zarr does not know."""
+    names = stored_names(data.metadata) if isinstance(data, Array) else getattr(data, "dimension_names", None)
+    if not names or len(names) > MAX_AXES:
+        return axis_names(data)
+    return names if all(name and new_axis(name).type for name in names) else tuple(letters(names))
 
 
 def _axes(dims: tuple[Any, ...], axes: Any) -> list[ImageAxis]:

@@ -15,7 +15,7 @@ from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.group import Group
 from gzarr.hierarchy.values import stored_names
 from gzarr.images.new_levels import numbers
-from gzarr.images.ome.axes import new_axes
+from gzarr.images.ome.axes import MAX_AXES, letters, new_axes
 from gzarr.images.ome.channels import new_channels
 from gzarr.images.ome.documents import VERSION_OF, Dataset, Multiscale, to_attributes
 from gzarr.images.stored_levels import count_channels
@@ -28,10 +28,6 @@ from gzarr.virtual.documents import group_document
 from gzarr.virtual.joins import Objects, chunks_of, with_one_chain
 from gzarr.virtual.store import Chunks, Contents, LazyTables, Reader, VirtualStore
 from gzarr.virtual.tiff_metadata import Description
-
-#: Axes of images by other names that files have for them.
-_AXES = {"time": "t", "channel": "c", "band": "c", "s": "c", "depth": "z", "level": "z", "lev": "z"}
-_AXES |= {"height": "y", "lat": "y", "latitude": "y", "width": "x", "lon": "x", "longitude": "x"}
 
 
 class _LevelShape(NamedTuple):
@@ -49,28 +45,14 @@ def open_levels(node: Array | Group) -> Group:
     """
     members = [node] if isinstance(node, Array) else [node[str(number)] for number in range(len(node))]
     levels = [member for member in members if isinstance(member, Array)]
-    names = [_axes_of(level) for level in levels]
+    for level in levels:
+        if level.ndim > MAX_AXES:
+            raise MetadataError(f"{level.store_path} has {level.ndim} axes: an image has 2 to 5")
+    names = [letters(stored_names(level.metadata) or (None,) * level.ndim) for level in levels]
     if len(levels) < len(members) or len(set(names)) != 1:
         raise MetadataError(f"{node.store_path}: the levels of an image are arrays of the same axes; open one of them")
     store = VirtualStore(partial(_find, node.attrs.asdict(), levels, names[0]), str(node.store_path))
     return open_group(store, mode="r", device=levels[0].backend)  # type: ignore[arg-type]  # a backend is one
-
-
-def _axes_of(array: Array) -> str:
-    """The axes of an image that an array has, as letters.
-
-    Unknown names are those of the axes that are left; the only one beside "y" and "x" is that of channels.
-    """
-    if array.ndim > 5:
-        raise MetadataError(f"{array.store_path} has {array.ndim} axes: an image has 2 to 5")
-    named = [(name or "").lower() for name in stored_names(array.metadata) or ("",) * array.ndim]
-    given = [_AXES.get(name, name) for name in named]
-    known = [axis for axis in given if len(axis) == 1]
-    left = [axis for axis in "tczyx" if axis not in known]
-    if {"y", "x"} <= set(known) and len(known) == array.ndim - 1 and "c" in left and all(given):
-        left.append("c")
-    axes = "".join(reversed([axis if len(axis) == 1 else left.pop() for axis in reversed(given)]))
-    return axes if {"y", "x"} <= set(axes) and len(set(axes)) == array.ndim else "tczyx"[5 - array.ndim :]
 
 
 def open_transposed(levels: Sequence[Array], axes: Coords, names: Sequence[str]) -> list[Array]:
@@ -91,10 +73,14 @@ def _find(attributes: Mapping[str, Any], levels: Sequence[Array], names: str) ->
     store = seen_through(levels[0].store)
     said = store.contents.said if isinstance(store, VirtualStore) else None
     axes = tuple(sorted(range(len(names)), key=lambda at: (*"tczyx",).index(names[at]) if names[at] in "tczyx" else -1))
+    bands = attributes.get("band_names")  # as from_tiff copies them
+    plain = Description(
+        channels=tuple([{"label": one} if one else {} for one in bands]) if isinstance(bands, list) else ()
+    )
     called = levels[0].path or str(levels[0].store).rpartition("/")[2].partition(".")[0]
 
     def attributes_of(described: Sequence[_LevelShape]) -> dict[str, Any]:
-        return image_attributes(described, said() if said else Description(), attributes, 3, called)
+        return image_attributes(described, said() if said else plain, attributes, 3, called)
 
     return _moved_levels(levels, axes, [names[axis] for axis in axes], attributes_of)
 

@@ -139,7 +139,7 @@ def test_images_are_drawn_as_images_and_groups_are_not(tmp_path: Path, capsys: p
             assert (np.asarray(picture).max() == 0) == (channel == "1")
     level = str(tmp_path / "i.zarr/0")
     wrong = [(options[0], "--at=z=0", "there are t, c, y, x"), (options[0], "--raw", "no --raw")]
-    for path, option, why in (*wrong, (level, "--channels=1", "without an axis 'c'"), (level, "x.jpg", "name in .png")):
+    for path, option, why in (*wrong, (level, "--channels=1", "no axis 'c'"), (level, "x.jpg", "name in .png")):
         with pytest.raises(SystemExit, match="2"):
             main(["quicklook", path, *([option] if "jpg" in option else [options[1], option])])
         assert why in " ".join(capsys.readouterr().err.split())

@@ -136,7 +136,10 @@ def test_geotiff_goes_there_and_back(tmp_path: Path, raster: str, ome: bool) -> 
         file.descriptions = ("nir", None, "red")
         file.write(data)
     from_tiff(tmp_path / "a.tif", tmp_path / "a.zarr", ome=ome)
-    assert main(["convert", str(tmp_path / "a.zarr"), str(tmp_path / "b.tif")]) == 0
+    level = str(tmp_path / ("a.zarr/0" if ome else "a.zarr"))
+    assert main(["convert", level, str(tmp_path / "b.tif")]) == 0
+    to_geotiff(open_image(tmp_path / "a.zarr")[0] if ome else level, tmp_path / "b.tif", overwrite=True)
+    assert main(["quicklook", str(tmp_path / "a.zarr"), str(tmp_path / "a.png"), "--channels", "nir"]) == 0
     with rasterio.open(tmp_path / "b.tif") as file:
         np.testing.assert_array_equal(file.read(), data)
         assert (file.transform, file.crs) == (place["transform"], "EPSG:32633")

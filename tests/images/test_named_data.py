@@ -7,7 +7,7 @@ import pytest
 
 import gzarr
 import gzarr.images
-from gzarr.images import ImageWriter, create_image
+from gzarr.images import ImageWriter, create_image, open_image
 from gzarr.images.named_data import Placed, place
 
 xr = pytest.importorskip("xarray")
@@ -150,6 +150,16 @@ def test_stored_arrays_with_names(zarr_format: int) -> None:
     assert image.axes == ("c", "y", "x")
     np.testing.assert_array_equal(image[0][...], PICTURE.transpose(2, 0, 1))
     assert create_image(data=last, axes="zyx").axes == ("z", "y", "x")
+
+
+@pytest.mark.parametrize("names", [("time", "row", "col"), ("lon", "lat", "band"), (None, "x", "y")])
+def test_stored_arrays_and_views_have_the_axes_that_open_image_finds(names: tuple[str | None, ...]) -> None:
+    array = gzarr.create_array(data=PICTURE, dimension_names=names)
+    wanted = open_image(array, "r")
+    for data in (array, array.lazy):
+        image = create_image(data=data, levels=0)
+        assert image.axes == wanted.axes
+        np.testing.assert_array_equal(image[0][...], wanted[0][...])
 
 
 class Frames:

@@ -60,6 +60,9 @@ _RANKS = {"time": 0, "channel": 1, "space": 2}
 #: Axes of new images, by their number.
 _USUAL = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
 MIN_AXES, MAX_AXES = 2, 5
+#: Axes of images by other names that files have for them.
+_LETTERS_OF = {"time": "t", "channel": "c", "band": "c", "s": "c", "depth": "z", "level": "z", "lev": "z"}
+_LETTERS_OF |= {"height": "y", "lat": "y", "latitude": "y", "width": "x", "lon": "x", "longitude": "x"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,20 @@ def new_axes(axes: Any, ndim: int, units: str | Mapping[str, str] | None) -> tup
     made = with_units(made, units)
     check_axes(made, Notes("new image", raise_any), "axes")
     return made
+
+
+def letters(names: Sequence[str | None]) -> str:
+    """The axes of an image that those of an array are, as letters.
+
+    Unknown names are those of the axes that are left; the only one beside "y" and "x" is that of channels.
+    """
+    given = [_LETTERS_OF.get((name or "").lower(), (name or "").lower()) for name in names]
+    known = [axis for axis in given if len(axis) == 1]
+    left = [axis for axis in "tczyx" if axis not in known]
+    if {"y", "x"} <= set(known) and len(known) == len(given) - 1 and "c" in left and all(given):
+        left.append("c")
+    axes = "".join(reversed([axis if len(axis) == 1 else left.pop() for axis in reversed(given)]))
+    return axes if {"y", "x"} <= set(axes) and len(set(axes)) == len(given) else "tczyx"[5 - len(given) :]
 
 
 def new_axis(axis: Any) -> ImageAxis:
