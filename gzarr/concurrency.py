@@ -15,8 +15,8 @@ Rules.
    needed.
 3. Where re-entrant code must not enter a region (a file with one position, a transaction, the change of an object), it
    gets a `StoreError` (`gzarr.storage.locks.entering`). Caches are passed by (`is_held_here`).
-4. Threads come from a `Pool`, and results through `SimpleQueue`. Executors, queues and events of the standard library
-   have locks that re-entrant code on the same thread would wait for forever.
+4. Threads come from a `Pool`, and results through `SimpleQueue`, or `TimedQueue` where a wait has a limit. Executors,
+   queues and events of the standard library have locks that re-entrant code on the same thread would wait for forever.
 5. Whatever a child has to do after a fork is registered with `after_fork`.
 """
 
@@ -29,7 +29,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias, TypeVar
+from time import monotonic
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakSet
 from weakref import ref as weak_reference
 
@@ -97,6 +98,46 @@ class Collected:
             return None
 
 
+class TimedQueue(Generic[T]):
+    """A queue whose waits end in time.
+
+    Those of a `SimpleQueue` of CPython go on for ever if the handler of a signal interrupts them and returns too late.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        # It protects nothing, and nobody owns it: to put something is to let it go, to wait is to acquire it.
+        self._filled = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: T) -> None:
+        """Add an item, and wake a thread that waits for one."""
+        self._items.append(item)
+        self._wake()
+
+    def get(self, timeout_s: float | None = None) -> T:
+        """Remove the oldest item and return it. Raises: Empty if there is none for so many seconds."""
+        end = None if timeout_s is None else monotonic() + timeout_s
+        try:
+            while True:
+                try:
+                    return self._items.popleft()
+                except IndexError:
+                    left = -1 if end is None else max(end - monotonic(), 0)
+                if not self._filled.acquire(timeout=left):
+                    raise Empty
+        finally:
+            if self._items:  # another thread may wait, and this one was woken instead
+                self._wake()
+
+    def _wake(self) -> None:
+        if self._filled.locked():
+            with suppress(RuntimeError):  # another thread was as fast
+                self._filled.release()
+
+
 class Turns:
     """Turns, of which so many are taken at once, to do what takes much memory.
 
@@ -119,7 +160,7 @@ class Turns:
 
     def reset(self) -> None:
         """Begin with all turns: a forked child has none of the threads that took them."""
-        self._free: SimpleQueue[None] = SimpleQueue()
+        self._free: TimedQueue[None] = TimedQueue()
         for _ in range(self._number):
             self._free.put(None)
 
@@ -130,11 +171,11 @@ class Turns:
         self._here.taken = True
         try:
             with suppress(Empty):
-                self._free.get(timeout=self._patience_s)
+                self._free.get(self._patience_s)
             return function()
         finally:
             self._here.taken = False
-            if self._free.qsize() < self._number:
+            if len(self._free) < self._number:
                 self._free.put(None)
 
 

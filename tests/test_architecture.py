@@ -274,6 +274,12 @@ def test_locks_and_threads_come_from_one_module() -> None:
     assert found <= allowed
 
 
+def test_nothing_waits_for_a_queue_of_the_standard_library_with_a_limit() -> None:
+    """A SimpleQueue may forget it: see `gzarr.concurrency.TimedQueue`."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    assert [name for name, text in texts.items() if ".get(timeout=" in text] == []
+
+
 def test_the_house_stays_small() -> None:
     assert len(FLOORS) <= 17
     assert len(list(PACKAGE.glob("*.py"))) <= 10

@@ -6,11 +6,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from queue import Empty
 
 import pytest
 
 from gzarr import concurrency
-from gzarr.concurrency import Pool, after_fork, new_lock, run_in_threads
+from gzarr.concurrency import Pool, TimedQueue, after_fork, new_lock, run_in_threads
 
 #: Without the interpreter's lock, objects of other threads are counted late: only a collection is sure to drop them.
 counts_at_once = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -77,6 +78,19 @@ def test_a_lock_is_forgotten_with_its_owner() -> None:
     gone = weakref.ref(lock)
     del lock
     assert gone() is None
+
+
+def test_a_timed_queue_gives_every_item_to_one_of_those_who_wait() -> None:
+    queue, taken = TimedQueue[int](), TimedQueue[int]()
+    threads = [threading.Thread(target=lambda: [taken.put(queue.get(60)) for _ in range(500)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(2000):
+        queue.put(number)
+    assert sorted(taken.get(60) for _ in range(2000)) == [*range(2000)]
+    for timeout_s in (0.0, 0.01):
+        with pytest.raises(Empty):
+            queue.get(timeout_s)
 
 
 def test_threads_are_reused_and_end_with_their_pool() -> None:

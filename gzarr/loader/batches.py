@@ -22,14 +22,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
+from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
 from gzarr.concurrency import Lock, Pool, after_fork, new_lock, reraise
 from gzarr.loader.stats import Meter
 
-#: Seconds that the exit of the interpreter waits for producers, which end after the read that is under way.
-_EXIT_TIMEOUT_S = 5.0
+#: Seconds that the exit of the interpreter waits for producers, which end after the read that is under way, and between
+#: two looks at them.
+_EXIT_TIMEOUT_S, _POLL_S = 5.0, 0.005
 
 
 class BatchItem(NamedTuple):
@@ -156,12 +158,11 @@ class Handover:
         self.ready.clear()
         self._to_producer.put(None)
 
-    def join(self, timeout_s: float | None = None) -> None:
+    def join(self) -> None:
         """Wait for the end of the producer."""
         if not self.ended:
-            with suppress(Empty):
-                self._over.get(timeout=timeout_s)
-                self._over.put(None)  # others may wait, too
+            self._over.get()
+            self._over.put(None)  # others may wait, too
 
 
 #: Of producers that may be running.
@@ -175,8 +176,9 @@ def _stop_all() -> None:
     running = [hand for hand in list(_live) if not hand.ended]
     for hand in running:
         hand.stop()
-    for hand in running:
-        hand.join(_EXIT_TIMEOUT_S)
+    end = monotonic() + _EXIT_TIMEOUT_S
+    while not all(hand.ended for hand in running) and monotonic() < end:
+        sleep(_POLL_S)
 
 
 def _drain(tokens: SimpleQueue[None]) -> None:

@@ -11,11 +11,11 @@ from functools import lru_cache, partial
 from importlib import import_module
 from math import inf
 from multiprocessing import get_context
-from queue import Empty, SimpleQueue
+from queue import Empty
 from time import perf_counter
 from typing import Any, TypeAlias
 
-from gzarr.concurrency import new_lock
+from gzarr.concurrency import TimedQueue, new_lock
 from gzarr.config import config
 from gzarr.errors import StoreError
 from gzarr.scale.processes import Processes
@@ -60,8 +60,11 @@ class Engine:
         self.shares_memory = self.name == "ThreadPoolExecutor"
         self.threads = None if self.shares_memory else max(1, (os.cpu_count() or 1) // self.workers)
         self._executor = executor
+        self._begin()
+
+    def _begin(self) -> None:
         self._futures: dict[int, Any] = {}
-        self._ended: SimpleQueue[int] = SimpleQueue()
+        self._ended: TimedQueue[int] = TimedQueue()
 
     def prepare(self, do: Callable[[int], Any], name: str) -> Any:
         """What workers get with every unit. Raises: TypeError if it cannot be pickled."""
@@ -84,7 +87,7 @@ class Engine:
         """Wait for the end of any unit. Raises: StoreError if there is no worker any more."""
         while True:
             try:
-                number = self._ended.get(timeout=CHECK_S)
+                number = self._ended.get(CHECK_S)
                 break
             except Empty:
                 self._check()

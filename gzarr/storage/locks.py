@@ -13,10 +13,10 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any, TypeVar
 
-from gzarr.concurrency import Lock, Pool, after_fork, is_held_here
+from gzarr.concurrency import Lock, Pool, TimedQueue, after_fork, is_held_here
 from gzarr.errors import StoreError
 
 T = TypeVar("T")
@@ -271,11 +271,11 @@ _pool = Pool()
 
 def wait_for(path: str, wait: Callable[[], T]) -> T:
     """Wait for the lock of a file. One that takes long is logged with its path."""
-    ended: SimpleQueue[None] = SimpleQueue()
+    ended: TimedQueue[None] = TimedQueue()
 
     def watch() -> None:
         try:
-            ended.get(timeout=NOTICE_S)
+            ended.get(NOTICE_S)
         except Empty:
             log_wait(path)
 

@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from resource import RUSAGE_SELF, getrusage
-from threading import Barrier
+from threading import Barrier, Timer
 from time import process_time, sleep
 from types import SimpleNamespace
 from typing import Any
@@ -140,6 +140,23 @@ def test_a_death_that_an_executor_does_not_notice_costs_its_units(monkeypatch: p
         report = run([plan], executor)
     assert sorted(made) == [*range(20)]
     assert 1 <= len(report.repeated) <= 4
+
+
+def test_workers_are_looked_at_though_the_handler_of_a_signal_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SimpleQueue would wait without a limit when the handler has returned."""
+    monkeypatch.setattr(engines, "CHECK_S", 0.2)
+    before = signal.signal(signal.SIGALRM, lambda *_: sleep(0.4))
+    engine = Engine(SimpleNamespace(num_workers=1))
+    monkeypatch.setattr(engine, "_check", lambda: 1 / 0)
+    rescue = Timer(20, engine._ended.put, [0])  # which wait() then returns
+    rescue.start()
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            engine.wait()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        rescue.cancel()
 
 
 def test_what_was_amiss_before_a_unit_ended_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

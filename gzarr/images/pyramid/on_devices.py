@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from concurrent.futures import wait
 from itertools import cycle
-from queue import SimpleQueue
 from typing import Any
 
 from gzarr.backend import Backend
@@ -26,8 +25,7 @@ class OnDevices(Engine):
     def __init__(self, backends: Sequence[Backend]) -> None:
         self.name, self.workers, self.threads = f"{len(backends)} devices", DEVICE_WORKERS * len(backends), None
         self._turns, self._pool = cycle(backends), Pool()
-        self._futures: dict[int, Any] = {}
-        self._ended: SimpleQueue[int] = SimpleQueue()
+        self._begin()
 
     def close(self) -> None:
         """Wait for all units."""
