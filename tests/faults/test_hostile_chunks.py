@@ -293,6 +293,12 @@ def test_zfp_streams_of_another_shape_are_refused_and_short_ones_read_nothing_be
         other.decode([data])
     for size in range(20, len(data), 97):
         assert codec.decode([data[:size]])[0].shape == (40, 50)
+    damaged = bytearray(data)
+    damaged[10:12] = [damaged[10] & 15 | 0xF0, 0x7F]  # says that every block takes 2,048 bits
+    with pytest.raises(CodecError, match="130 blocks of 2048 bits"):
+        codec.decode([bytes(damaged)])
+    long = codec_for(NumcodecsCodec("zfpy", {"mode": 2, "rate": 100.0}), ArrayRepr(np.dtype("<f4"), (40, 50)))
+    assert (long.decode(long.encode([np.ones((40, 50), "f4")]))[0] == 1).all()
 
 
 def test_pcodec_chunks_of_another_length_are_refused() -> None:

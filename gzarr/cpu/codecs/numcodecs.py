@@ -164,13 +164,14 @@ def _zfpy_decoder(chunk: ArrayRepr) -> Function:
     zfpy: Any = import_module("zfpy")
     native = chunk.dtype.newbyteorder("=")
     # zfp reads its stream without a check for its end, so it gets the most bytes that a stream of this shape can have:
-    # 4**d values a block, each with all its bits and one for group tests, and a header of up to 19 bits
+    # 4**d values a block, each with all its bits and one for group tests, and a header of up to 19 bits. Longer blocks,
+    # as the header of the stream may claim, must be there.
     blocks = math.prod((length + 3) // 4 for length in chunk.shape)
     values = 4 ** len(chunk.shape)
     longest = 64 + blocks * ((values * (native.itemsize * 8 + 1) + 19 + 7) // 8)
 
     def decode(data: Bytes) -> Array:
-        padded = bytes(data).ljust(longest, b"\0")
+        padded = bytes(data).ljust(max(longest, len(data) + 64), b"\0")
         header = zfpy.header(padded)
         # zfp counts dimensions from the fastest; missing ones are 0
         shape = tuple(int(header[axis]) for axis in ("nw", "nz", "ny", "nx") if header[axis])
@@ -178,6 +179,9 @@ def _zfpy_decoder(chunk: ArrayRepr) -> Function:
             raise CodecError(
                 f"zfpy: expected shape {chunk.shape} of {native}, got {shape} of {np.dtype(header['type'])}"
             )
+        least = header["config"]["expert"]["minbits"]
+        if least * blocks > 8 * len(data):
+            raise CodecError(f"zfpy: expected {blocks} blocks of {least} bits, got {len(data)} bytes: damaged data")
         return reinterpret("zfpy", zfpy.decompress_numpy(padded), native, chunk.shape)
 
     return decode
