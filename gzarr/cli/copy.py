@@ -237,8 +237,11 @@ def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) ->
         raise CopyError(f"a conversion to {suffix} takes --if-exists raise or replace")
     writer = WRITERS[suffix]
     if writer == "to_tiff" and find_spec("rasterio") and not dest.lower().removesuffix(suffix).endswith(".ome"):
+        from gzarr.convert.rasters import place_of
+
         node = gzarr.open(source, mode="r")
         level = node if isinstance(node, gzarr.Array) else next((array for _, array in node.arrays()), None)
-        writer = "to_geotiff" if level is not None and "spatial:transform" in level.attrs else writer
+        is_map = level is not None and ("spatial:transform" in level.attrs or place_of(source)[0])
+        writer = "to_geotiff" if is_map else writer
     getattr(gzarr.convert, writer)(source, dest, overwrite=options.if_exists == "replace")
     print(f"wrote {escaped(dest)}")

@@ -1,6 +1,7 @@
 """Reads rasters by rasterio, and writes Cloud Optimized GeoTIFF."""
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gzarr.api.groups import open_group
 from gzarr.concurrency import new_lock
 from gzarr.convert.writing import replacing
 from gzarr.errors import CopyError, GzarrError
@@ -15,9 +17,14 @@ from gzarr.hierarchy.array import Array
 from gzarr.images.create import create_image
 from gzarr.images.image import Image, open_image
 from gzarr.images.named_data import LazyVolume
+from gzarr.images.ome.axes import letters
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import nodata_of
+from gzarr.metadata.conventions import missing_data_of, nodata_of
 from gzarr.storage.extras import require
+
+#: Units of the coordinates of maps, and how far from regular ones they may be, in parts of a step.
+_DEGREES = {"x": "degrees?_?(E|east)", "y": "degrees?_?(N|north)"}
+_TOLERANCE = 1e-2
 
 
 def from_rasterio(source: Any, dest: Any, **kwargs: Any) -> Image:
@@ -69,16 +76,53 @@ def _from_opened(rasterio: Any, file: Any, dest: Any, kwargs: Mapping[str, Any])
     return image
 
 
-def _around(source: Any) -> Image | None:
-    """The image of which an array, or what has a path or URL, is a level; None if it is none."""
+def around(source: Any) -> tuple[Any, str]:
+    """The group in which an array lies, or what a path or URL names, and the name there; else an empty mapping."""
     is_array = isinstance(source, Array)
-    if not is_array and not isinstance(source, (str, os.PathLike)):
+    if is_array or isinstance(source, (str, os.PathLike)):
+        place, _, name = (source.path if is_array else os.fspath(source).rstrip("/")).rpartition("/")
+        with suppress(GzarrError, OSError):
+            store, path = (source.store, place) if is_array else (place or ".", None)
+            return open_group(store, "r", path=path, device="cpu"), name
+    return {}, ""
+
+
+def _labels(source: Any, found: Image) -> list[str | None]:
+    """The names of channels: of an image, or of the one of which an array is a level."""
+    group, level = around(source)
+    image = open_image(group) if {"ome", "multiscales"} & set(getattr(group, "attrs", ())) else found
+    is_level = level in [one.path for one in image.metadata.datasets]
+    return [channel.label for channel in (image if is_level else found).channels]
+
+
+def place_of(source: Any) -> tuple[dict[str, Any], bool]:
+    """Where an array lies by the coordinates beside it, as attributes, north up; and whether its first row is southern.
+
+    Without attributes if they do not say. Source: CF conventions 1.11, sections 4.1, 4.2 and 5.6.
+    """
+    group, name = around(source)
+    array = group.get(name)
+    names = array.lazy.dimension_names if isinstance(array, Array) and array.ndim in (2, 3) else None
+    x, y = (names and _along(group.get(names[letters(names).index(axis)] or ""), axis) for axis in "xy")
+    if not x or not y:
+        return {}, False
+    mapping = group.get(str(array.attrs.get("grid_mapping")))
+    transform = [x[2], 0, x[0] - x[2] / 2, 0, -abs(y[2]), max(y[:2]) + abs(y[2]) / 2]
+    code = getattr(mapping, "attrs", {}).get("crs_wkt", x[3])
+    return {"spatial:transform": transform, "proj:code": code}, y[2] > 0
+
+
+def _along(found: Any, axis: str) -> tuple[float, float, float, str | None] | None:
+    """The ends of regular coordinates of a map, their step, and what degrees mean; None for others."""
+    if not isinstance(found, Array) or found.ndim != 1 or found.size < 2 or found.dtype.kind not in "iuf":
         return None
-    place, _, level = (source.path if is_array else os.fspath(source).rstrip("/")).rpartition("/")
-    with suppress(GzarrError, OSError):
-        image = open_image(source.store, "r", path=place) if is_array else open_image(place or ".", "r")
-        return image if level in [one.path for one in image.metadata.datasets] else None
-    return None
+    is_degree = re.fullmatch(_DEGREES[axis], str(found.attrs.get("units")))
+    if not is_degree and found.attrs.get("standard_name") != f"projection_{axis}_coordinate":
+        return None
+    values = found[...].astype("f8")
+    steps = np.diff(values)
+    is_regular = np.ptp(steps) <= _TOLERANCE * abs(steps.mean()) > 0
+    return (*values[[0, -1]].tolist(), steps.mean().item(), "EPSG:4326" if is_degree else None) if is_regular else None
 
 
 def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, **kwargs: Any) -> None:
@@ -89,7 +133,9 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     source : Image, Array or path
         Of two axes, or three, of which one is of bands: the first, or that with such a name. Its attributes
         ``proj:code``, ``spatial:transform``, ``spatial:registration`` and ``nodata`` are kept, and the names of
-        channels, or the attribute ``band_names``.
+        channels, or the attribute ``band_names``; ``scale_factor``, ``add_offset`` and ``units``, too. Without
+        ``spatial:transform``, it is that of the regular coordinates of CF beside an array, such as those of NetCDF in
+        degrees_north and degrees_east; the first row is the northernmost then.
     path : str or path
         Path of the file, which appears when it is complete.
     overwrite : bool, default False
@@ -100,10 +146,13 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     rasterio = require("rasterio", "raster", "to_geotiff")
     shutil = require("rasterio.shutil", "raster", "to_geotiff")
     found = source if isinstance(source, Image) else open_image(source, "r")  # of an array, too: with bands first
-    array = found.levels[0].to("cpu")
-    if array.ndim not in (2, 3):
-        raise CopyError(f"{array.store_path} has {array.ndim} axes: a GeoTIFF has two, and bands")
-    attributes: Mapping[str, Any] = array.attrs.asdict()
+    base = found.levels[0].to("cpu")
+    if base.ndim not in (2, 3):
+        raise CopyError(f"{base.store_path} has {base.ndim} axes: a GeoTIFF has two, and bands")
+    attributes = base.attrs.asdict()
+    place, is_turned = ({}, False) if "spatial:transform" in attributes else place_of(source)
+    attributes |= place
+    array = base.lazy.flip(-2) if is_turned else base
     profile: dict[str, Any] = {"driver": "GTiff", "tiled": True, "bigtiff": "if_safer", "dtype": array.dtype.name}
     profile |= dict(zip(("height", "width"), array.shape[-2:], strict=True))
     profile |= {"count": array.shape[0] if array.ndim == 3 else 1, "crs": attributes.get("proj:code")}
@@ -111,18 +160,21 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
         middle = 0.5 if attributes.get("spatial:registration") == "node" else 0.0  # GDAL's is that of the corner
         a, b, x, c, d, y = attributes["spatial:transform"][:6]
         profile["transform"] = rasterio.Affine(a, b, x - middle * (a + b), c, d, y - middle * (c + d))
-    names = attributes.get("band_names") or [channel.label for channel in (_around(source) or found).channels]
-    nodata = nodata_of(array.metadata)
-    profile["nodata"] = None if nodata is None else nodata.item()
+    names = attributes.get("band_names") or _labels(source, found)
+    missing = (nodata_of(base.metadata), *missing_data_of(base.metadata).values)
+    profile["nodata"] = next((value.item() for value in missing if value is not None), None)
     with replacing(path, overwrite=overwrite) as partial:
         plain = f"{partial}.plain.tif"
         try:
             with rasterio.open(plain, "w", **profile) as file:
                 for band, name in zip(file.indexes, names, strict=False):
                     file.set_band_description(band, name or "")
+                for key, said in (("scale_factor", "scales"), ("add_offset", "offsets"), ("units", "units")):
+                    if key in attributes:
+                        setattr(file, said, (attributes[key],) * file.count)
                 for _, window in file.block_windows(1):
                     y, x = window.toslices()
-                    block = array[(..., y, x)]
+                    block = np.asarray(array[(..., y, x)])
                     file.write(block if array.ndim == 3 else block[None], window=window)
             shutil.copy(plain, str(partial), driver="COG", **{"compress": "deflate", **kwargs})
         finally:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from gzarr.api.open import open_array
+from gzarr.convert.rasters import around
 from gzarr.convert.writing import node_of, of_files, replacing, write
 from gzarr.copying.arrays import BUDGET_NBYTES
 from gzarr.copying.planning import TransferKeywords, axis_names
@@ -196,11 +197,11 @@ def to_tiff(
         if not {"ome", "multiscales"} & set(found.attrs):
             raise CopyError(f"{found.store_path} is a group: a TIFF file holds an array or an image; name one in it")
         image = source if isinstance(source, Image) else open_image(found)
-        _warn_of_map(image.levels[0])
+        _warn_of_loss(image.levels[0])
         _write_image(tifffile, image, path, tile, overwrite=overwrite, compression=compression)
         return
     array = found
-    _warn_of_map(array)
+    _warn_of_loss(array, source)
     samples = _nsamples(array)
     npixel = array.ndim - (samples > 0)
     if npixel < 2 or 0 in array.shape or array.dtype.kind not in "biufc":
@@ -219,9 +220,13 @@ def to_tiff(
         )
 
 
-def _warn_of_map(array: Array) -> None:
-    if "spatial:transform" in array.attrs:
-        warnings.warn(f"{array.store_path}: the file does not say where it lies; to_geotiff writes that", stacklevel=3)
+def _warn_of_loss(array: Array, source: Any = None) -> None:
+    group = around(source)[0]
+    lost = [name for name in axis_names(from_array(array)) if name and name in group]
+    lost += [key for key in ("spatial:transform", "scale_factor", "add_offset") if key in array.attrs]
+    if lost:
+        names = ", ".join(lost)
+        warnings.warn(f"{array.store_path}: TIFF has no place for {names}; to_geotiff writes maps", stacklevel=3)
 
 
 def _tags(array: Array, samples: int) -> dict[str, Any]:

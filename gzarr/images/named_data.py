@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gzarr.errors import MetadataError
 from gzarr.hierarchy.array import Array
 from gzarr.hierarchy.lazy_views import LazyView
-from gzarr.hierarchy.values import axis_names, stored_names
+from gzarr.hierarchy.values import axis_names
 from gzarr.images.ome.axes import MAX_AXES, ImageAxis, letters, new_axis, ordered, unit_name, unit_type, units_by_axis
 from gzarr.indexing.regions import Region
 
@@ -130,7 +130,7 @@ def _transposed(data: Any, order: Sequence[int]) -> Any:
 
 def _dims(data: Any) -> tuple[Any, ...]:
     """The names of the axes of data; letters if those of an array have a name that OME-Zarr does not know."""
-    names = stored_names(data.metadata) if isinstance(data, Array) else getattr(data, "dimension_names", None)
+    names = getattr(data.lazy if isinstance(data, Array) else data, "dimension_names", None)
     if not names or len(names) > MAX_AXES:
         return axis_names(data)
     return names if all(name and new_axis(name).type for name in names) else tuple(letters(names))

@@ -144,7 +144,7 @@ def test_geotiff_goes_there_and_back(tmp_path: Path, raster: str, ome: bool) -> 
         np.testing.assert_array_equal(file.read(), data)
         assert (file.transform, file.crs) == (place["transform"], "EPSG:32633")
         assert (file.descriptions[0], file.descriptions[2]) == ("nir", "red")
-    with pytest.warns(UserWarning, match="to_geotiff"):
+    with pytest.warns(UserWarning, match="no place for spatial:transform; to_geotiff"):
         to_tiff(tmp_path / "a.zarr", tmp_path / "c.tif")
 
 
@@ -159,6 +159,36 @@ def test_geotiff_of_axes_of_any_name(tmp_path: Path, names: str) -> None:
     with rasterio.open(tmp_path / "a.tif") as file:
         wanted = data.transpose(2, 0, 1) if names == "lat lon bands" else data
         np.testing.assert_array_equal(file.read().squeeze(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("y", "units", "crs"),
+    [
+        (np.arange(50, 10, -1.0), ("degrees_north", "degrees_east"), "EPSG:4326"),
+        (np.arange(11.0, 51), ("degreeN", "degree_E"), "EPSG:4326"),
+        (np.arange(11.0, 51), ("m", "m"), "EPSG:32633"),
+    ],
+)
+def test_coordinates_say_where_a_geotiff_lies(tmp_path: Path, y: Any, units: tuple[str, str], crs: str) -> None:
+    """As GDAL reads them: the first row is the northernmost, values stay packed."""
+    rasterio = pytest.importorskip("rasterio")
+    group = gzarr.open_group(tmp_path / "a.zarr", mode="w")
+    for name, values, unit in zip("yx", (y, np.arange(0, 100, 2, "f4")), units, strict=True):
+        said = {"units": unit} | ({"standard_name": f"projection_{name}_coordinate"} if unit == "m" else {})
+        group.create_array(name, data=values, dimension_names=[name], attributes=said)
+    group.create_array("crs", data=0, attributes={"crs_wkt": rasterio.CRS.from_string(crs).to_wkt()})
+    told = {"scale_factor": 0.5, "_FillValue": 99, "units": "K"} | ({"grid_mapping": "crs"} if crs[-1] == "3" else {})
+    data = RNG.integers(0, 99, (40, 50), "u1")
+    group.create_array("t", data=data, dimension_names=["y", "x"], attributes=told)
+    assert main(["convert", str(tmp_path / "a.zarr/t"), str(tmp_path / "a.tif")]) == 0
+    to_geotiff(group["t"], tmp_path / "a.tif", overwrite=True)
+    with rasterio.open(tmp_path / "a.tif") as file:
+        np.testing.assert_array_equal(file.read(1), data if y[0] > y[1] else data[::-1])
+        assert (file.transform, file.crs) == (rasterio.Affine(2, 0, -1, 0, -1, 50.5), crs)
+        assert (file.nodata, file.scales, file.offsets, file.units) == (99, (0.5,), (0,), ("K",))
+    group["y"][3] = 12.5
+    with pytest.warns(UserWarning, match="no place for y, x, scale_factor"):
+        assert main(["convert", str(tmp_path / "a.zarr/t"), str(tmp_path / "b.tif")]) == 0
 
 
 def test_what_bioio_reads_is_taken_over() -> None:
