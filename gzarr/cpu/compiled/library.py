@@ -158,6 +158,8 @@ def _loaded() -> tuple[Any, Any]:
     if getattr(_loop, "VERSION", None) != _VERSION:
         return None, "the extension was built for another version of gzarr; install gzarr again"
     addresses = {name: _address(owner, name) for name, owner in _FUNCTIONS.items()}
+    # Never given back: threads may be writing in the loop when the interpreter ends.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(WRITTEN))
     _loop.bind(struct.pack(f"{len(addresses) + 2}P", *addresses.values(), *WRITTEN.buffer_info()))
     return _loop, addresses
 

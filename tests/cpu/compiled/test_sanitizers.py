@@ -80,6 +80,26 @@ def test_planted_faults_are_found(loop: Path, tmp_path: Path) -> None:
     assert "/cpu/loop/" in result.stderr
 
 
+AT_EXIT = """
+import threading, time
+import gzarr, numcodecs, numpy as np
+slow = {"zarr_format": 2, "compressor": numcodecs.Zstd(12)}
+z = gzarr.zeros((4096, 1024), chunks=(64, 1024), dtype="i4", store=sys.argv[2], **slow)
+values = np.random.default_rng(0).integers(0, 1000, z.shape).astype("i4")
+def write():
+    while True:
+        z[...] = values
+for _ in range(2):
+    threading.Thread(target=write, daemon=True).start()
+time.sleep(0.5)
+"""
+
+
+def test_threads_may_write_while_the_interpreter_ends(loop: Path, tmp_path: Path) -> None:
+    result = sanitized.run(loop, AT_EXIT, str(tmp_path / "z"))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_torture_finds_nothing(loop: Path, tmp_path: Path) -> None:
     for name, store in sanitized.PARTS:
         counts = sanitized.tortured(loop, name, store, 1, 0.5, tmp_path)
