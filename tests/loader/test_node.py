@@ -59,6 +59,12 @@ CASES = {
 }
 
 
+def be_patient(monkeypatch):
+    """Let no rank do without another one that gets no processor for a while."""
+    for name in ("PATIENCE_S", "JOIN_S"):
+        monkeypatch.setattr(node, name, 60.0)
+
+
 def iterate(loaders, epochs=2):
     """The digests of all batches, each loader on a thread of its own."""
     return side_by_side(lambda loader: [digest(batch) for _ in range(epochs) for batch in loader], loaders)
@@ -78,7 +84,7 @@ def make(case, rank, world_size, **keywords):
 @pytest.mark.parametrize(("case", "n"), [*((case, 3) for case in CASES), ("pool", 2)])
 def test_batches_are_those_of_ranks_alone(case, n, monkeypatch):
     memory = 400_000
-    monkeypatch.setattr(node, "PATIENCE_S", 60.0)
+    be_patient(monkeypatch)
     expected = iterate([make(case, rank, n, share="none", memory=memory) for rank in range(n)])
     loaders = [make(case, rank, n, share="node", memory=memory) for rank in range(n)]
     assert all(loader._setup.local for loader in loaders)
@@ -104,7 +110,7 @@ def test_a_device_gets_its_own_samples(monkeypatch, is_pinned):
 
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_ranks_decode_as_often_as_one(n, monkeypatch):
-    monkeypatch.setattr(node, "PATIENCE_S", 60.0)
+    be_patient(monkeypatch)
     z = gzarr.array(np.zeros((4000, 90, 90), "u1"), chunks=(16, 90, 90))
     loaders = [
         gzarr.Loader(z, 8, shuffle=True, memory="50 %", rank=rank, world_size=n, share="node") for rank in range(n)
@@ -141,13 +147,13 @@ def test_a_rank_that_never_comes_is_not_waited_for(monkeypatch):
 
 def test_ranks_that_do_not_go_on_are_done_without_at_once(monkeypatch):
     monkeypatch.setattr(node, "PATIENCE_S", 2.0)
-    loaders = [make("pool", rank, 5, share="node", memory=100_000) for rank in range(5)]
+    loaders = [make("pool", rank, 9, share="node", memory=180_000) for rank in range(9)]
     stopped = [iter(loader) for loader in loaders[1:]]
     for iterator in stopped:
         next(iterator)
     begin = time.monotonic()
     iterate(loaders[:1], 1)
-    assert time.monotonic() - begin < 7  # not 8, which is waiting for one after the other
+    assert time.monotonic() - begin < 15  # not 16, which is waiting for one after the other
 
 
 def test_a_rank_that_stops_for_a_while_goes_on(monkeypatch):
@@ -269,6 +275,7 @@ def test_ranks_go_on_while_a_process_that_was_stopped_keeps_their_lock(monkeypat
     assert all(loader._setup._alone for loader in loaders)
     assert [one + rest for one, rest in zip(found, iterate(loaders, 1), strict=True)] == expected
     loaders[0]._setup.alone().reused.clear()
+    be_patient(monkeypatch)
     iterate(loaders, 1)
     assert not loaders[0]._setup.alone().reused  # they are together again
 
@@ -333,7 +340,7 @@ def test_children_of_a_rank_that_was_killed_keep_no_lock(tmp_path, monkeypatch):
     process = Rank.context.Process(target=lock_and_die, args=(tmp_path,))
     process.start()
     process.join(60)
-    with turn.memory.locked(20):
+    with turn.memory.locked(60):
         pass
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
