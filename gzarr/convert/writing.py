@@ -140,10 +140,12 @@ def _anew(source: Source, chunks: Mapping[str, Chunks]) -> Source:
     if array is None:
         return source
     mask = attributes.pop(MASK, None)
-    options: dict[str, Any] = {"fill_value": None}  # in v2, xarray would take every zero for missing data
+    options: dict[str, Any] = {}
     if not chunks[array.path].padded_nbytes:
         options["chunks"] = array.chunks
     text = array.metadata.data_type.variable == "string"
+    if not text:
+        options["fill_value"] = array.fill_value
     return replace(
         source,
         array=None,

@@ -118,6 +118,9 @@ def new_meta(source: Source, keywords: Mapping[str, Any]) -> ArrayMeta:
     if source.array is not None:
         return _meta_of_copy(source.array, source.attributes, keywords)
     mask = {} if source.mask_value is None else {"fill_value": source.mask_value}
+    is_time = getattr(source.dtype, "kind", "") in ("m", "M")
+    if not mask and not is_time and keywords.get("zarr_format") == 2 and None not in axis_names(source):
+        mask = {"fill_value": None}  # which xarray would take for missing data
     afresh = layout_applies(keywords, source.dtype)
     inherited = {k: v for k, v in source.options.items() if not (afresh and k in LAYOUT_KEYWORDS)}
     options = {"shape": source.shape, "dtype": source.dtype, **inherited, **mask, **keywords}

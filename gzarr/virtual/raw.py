@@ -147,6 +147,9 @@ def _number(text: str) -> int | float:
 MAGIC = b"CDF\x01", b"CDF\x02", b"CDF\x05"
 _NETCDF_TYPES = {1: "i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"}
 _NETCDF_TYPES |= {7: "u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8"}
+#: What elements are that nobody has written, but for texts. Source: netcdf.h, NC_FILL_BYTE to NC_FILL_UINT64.
+_FILLS = {"i1": -127, "i2": -32767, "i4": 1 - 2**31, "i8": 2 - 2**63, "f4": 15 * 2.0**119, "f8": 15 * 2.0**119}
+_FILLS |= {"u1": 255, "u2": 65535, "u4": 2**32 - 1, "u8": 2**64 - 2}
 #: Names, attribute values and each variable's part of a record are padded to this.
 _ALIGNMENT = 4
 #: Records whose part of a variable is smaller are read many at a time, with those of the other variables.
@@ -227,7 +230,7 @@ def find_in_netcdf3(file: IO[bytes], store: Store, key: str) -> Contents:
             variable.dtype,
             chunks,
             [],
-            fill_value=None if mask is None else _element(mask, variable.dtype),
+            fill_value=_FILLS.get(variable.dtype.str[1:]) if mask is None else _element(mask, variable.dtype),
             attributes=of_array,
             dimension_names=variable.dimensions,
             mask_value=None if mask is None else _element(mask, variable.dtype),

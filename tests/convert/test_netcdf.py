@@ -75,8 +75,9 @@ def test_values_names_and_attributes_are_kept(tmp_path, format, zarr_format):
     assert (packed.attrs["scale_factor"], packed.attrs["add_offset"]) == (0.5, 10.0)
     assert packed.attrs["missing_value"] == packed.attrs["_FillValue"] == packed.fill_value == -999
     assert root["scalar"].shape == ()
-    if zarr_format == 2:
-        assert root["lat"].fill_value is None
+    fill = np.float32(netCDF4.default_fillvals["f4"])  # of elements that nobody has written; v2 has no word for it
+    assert gzarr.open_group(tmp_path / "a.nc", mode="r")["lat"].fill_value == fill
+    assert root["lat"].fill_value == (None if zarr_format == 2 else fill)
     if format == "NETCDF4":
         assert root["inner/most"].attrs["note"] == "nested"
         assert root["inner/most/words"][:].tolist() == ["a", "bé", "", "d"]
@@ -294,6 +295,9 @@ def test_hdf5_keeps_chunks_attributes_and_the_names_of_dimensions(tmp_path):
     root = gzarr.open_group(dest, mode="r")
     z = root["g/data"]
     assert (z.chunks, z.fill_value, z.dimension_names) == ((2, 3), -1.0, ("lat", "lon"))
+    convert.from_hdf5(tmp_path / "a.h5", tmp_path / "v2.zarr", zarr_format=2)
+    with xarray.open_zarr(tmp_path / "v2.zarr", group="g", chunks=None) as zeros:
+        assert zeros["lat"].values.tolist() == [0, 1, 2, 3]  # and not NaN in place of 0
     assert dict(z.attrs) == {"unit": "m", "range": [0.5, 23.0]}
     assert root["g/lat"].dimension_names == ("lat",)
     assert root["flag"].dtype == bool
