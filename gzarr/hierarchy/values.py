@@ -1,6 +1,5 @@
 """Checks and shapes what goes into a selection and comes out: values to write, also lazy, and arrays to read into."""
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from gzarr.indexing.selection import Box, Points, Range, Selection
 from gzarr.metadata.conventions import split_names
 from gzarr.metadata.model import ArrayMeta
 from gzarr.storage.base import Store
+from gzarr.storage.tables import mapped_file
 
 
 def broadcast_value(value: Any, dtype: np.dtype[Any], selection: Selection, array: Node[ArrayMeta]) -> Any:
@@ -269,37 +269,17 @@ def computed(value: Any, dtype: np.dtype[Any], backend: Backend) -> Any:
         # A gzarr array is in its store, whatever device its reads go to.
         return backend.asarray(np.asarray(whole) if isinstance(value, (Node, LazyValue)) else whole, dtype)
     shape = tuple(value.shape)
-    with tempfile.TemporaryFile(prefix="gzarr-") as file:
-        _reserve(file.fileno(), prod(shape) * dtype.itemsize)
-        mapped = np.memmap(file, dtype, "r+", shape=shape)
-    for part in _parts(shape, dtype.itemsize):
-        mapped[part] = backend.host.asarray(value[part], dtype)
-    return mapped
-
-
-def _reserve(file: int, nbytes: int) -> None:
-    """Allocate a temporary file. Raises StoreError."""
     try:
-        allocate(file, nbytes)
+        mapped = mapped_file(shape, dtype)
     except OSError as error:
         raise StoreError(
             f"a value that may read the array it is written to is computed first, but {tempfile.gettempdir()!r} cannot"
-            f" hold its {nbytes} bytes: {error}. Set TMPDIR to another directory, or write the value in parts"
+            f" hold its {prod(shape) * dtype.itemsize} bytes: {error}. Set TMPDIR to another directory, or write the"
+            " value in parts"
         ) from error
-
-
-def allocate(file: int, nbytes: int, offset: int = 0) -> None:
-    """Allocate bytes of a file, as a full disk would end the process when they are written through a map.
-
-    Raises OSError.
-    """
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file, offset, nbytes)
-        return
-    os.lseek(file, offset, os.SEEK_SET)
-    block = bytes(1 << 20)
-    while nbytes > 0:
-        nbytes -= os.write(file, block[:nbytes])
+    for part in _parts(shape, dtype.itemsize):
+        mapped[part] = backend.host.asarray(value[part], dtype)
+    return mapped
 
 
 def _parts(shape: tuple[int, ...], itemsize: int) -> Iterator[tuple[slice, ...]]:

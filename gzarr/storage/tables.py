@@ -5,12 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gzarr.errors import StoreError
 from gzarr.storage.capabilities import Buffer
 
 #: In place of an object's number: the chunk is not stored, or its bytes are in `ChunkTable.inline`.
@@ -87,11 +88,33 @@ def _column(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """A column without chunks; of a large table, in a file without a name, which the system pages in and out."""
     if shape[0] <= MAX_IN_MEMORY:
         return np.full(shape, MISSING, dtype)
-    with TemporaryFile(dir=_FOLDER if os.path.isdir(_FOLDER) else None) as file:  # noqa: PTH112
-        column = np.memmap(file, dtype, "w+", shape=shape)
+    folder = _FOLDER if os.path.isdir(_FOLDER) else gettempdir()  # noqa: PTH112
+    try:
+        column = mapped_file(shape, dtype, folder)
+    except OSError as error:
+        raise StoreError(f"{folder!r} cannot hold the places of {shape[0]} chunks: {error}") from error
     for start in range(0, shape[0], MAX_IN_MEMORY):
         column[start : start + MAX_IN_MEMORY] = MISSING
     return column
+
+
+def mapped_file(shape: tuple[int, ...], dtype: Any, folder: str | None = None) -> NDArray[Any]:
+    """An array in a file without a name, of zeros.
+
+    The disk has room for it: a write through the map ended the process otherwise. Raises: OSError.
+    """
+    with TemporaryFile(prefix="gzarr-", dir=folder) as file:
+        _allocate(file.fileno(), prod(shape) * np.dtype(dtype).itemsize)
+        return np.memmap(file, dtype, "r+", shape=shape)
+
+
+def _allocate(file: int, nbytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, nbytes)
+        return
+    block = bytes(1 << 20)
+    while nbytes > 0:
+        nbytes -= os.write(file, block[:nbytes])
 
 
 class Tables(ABC):

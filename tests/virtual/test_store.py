@@ -1,14 +1,17 @@
 """Files of other formats that are read across a network."""
 
+import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import h5py
 import netCDF4
 import numpy as np
+import pytest
 import tifffile
 
 import gzarr
@@ -48,6 +51,13 @@ def test_tables_of_many_chunks_are_in_files(tmp_path, monkeypatch):
         assert isinstance(array.store.tables.table("x").places, np.memmap)
         np.testing.assert_array_equal(array[...], expected)
         np.testing.assert_array_equal(array.oindex[[7, 99, 110], 3:], expected[[7, 99, 110], 3:])
+
+
+def test_a_table_that_the_disk_cannot_hold_is_an_error(monkeypatch):
+    monkeypatch.setattr("gzarr.storage.tables.MAX_IN_MEMORY", 50)
+    monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=OSError(28, "No space left")), raising=False)
+    with pytest.raises(gzarr.StoreError, match=r"cannot hold the places of 60 chunks.*No space left"):
+        ChunkTable.empty((60,))
 
 
 def test_a_table_of_many_chunks_takes_no_memory_of_its_own():
