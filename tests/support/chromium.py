@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+#: Seconds that Chromium may take to start, or for any answer, on a busy machine.
+PATIENCE_S = 300.0
 PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
 OPTIONS = (
     "--headless",
@@ -51,7 +53,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
-    def call(self, method: str, *, timeout_s: float = 20, **params: Any) -> Any:
+    def call(self, method: str, *, timeout_s: float = PATIENCE_S, **params: Any) -> Any:
         """Send a command and wait for its answer."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
@@ -95,7 +97,7 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.run("new Promise(done => document.readyState == 'complete' ? done() : addEventListener('load', done))")
 
-    def run(self, expression: str, timeout_s: float = 20) -> Any:
+    def run(self, expression: str, timeout_s: float = PATIENCE_S) -> Any:
         """Value of a JavaScript expression, of a promise when it is kept."""
         found = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, timeout_s=timeout_s
