@@ -29,8 +29,8 @@ def note_part(store: Store, path: str, part: JobPart, told: bytes = b"done") -> 
 
 
 def remove_parts(store: Store, path: str) -> None:
-    """Remove the notes of all parts."""
-    names = [name for name in store.list_dir(path)[0] if name.startswith(PART)]
+    """Remove the notes of all parts, and last who brings their results together: others shall find none then."""
+    names = sorted(name for name in store.list_dir(path)[0] if name.startswith(PART))
     store.delete_many([join_path(path, name) for name in names])
 
 

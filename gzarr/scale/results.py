@@ -95,7 +95,8 @@ class PartResults:
         self.is_last = True
         for number in range(self.part.of):
             runs = self._load(number)
-            if runs is None:  # removed by another part that ended meanwhile
+            if runs is None:  # removed by another part that ended meanwhile, with its claim
+                self._store.delete_many([self._claimed])
                 raise PartsMissingError(f"{plan.name}: another part has brought the results together")
             for first, (stop, made) in sorted(runs.items()):
                 plan.take(range(first, stop), [made, *(plan.nothing for _ in range(first + 1, stop))])
@@ -142,9 +143,13 @@ class PartResults:
     def _key(self, number: int) -> str:
         return f"{key_of(self._path, self.part._replace(number=number))}-results"
 
+    @property
+    def _claimed(self) -> str:
+        return join_path(self._path, f"{PART}last")
+
     def _claim(self, had_blocks: bool) -> bool:
         """Whether this part brings the results together: the first to claim it, or one that is started again."""
-        key, claimed = join_path(self._path, f"{PART}last"), self._id.encode()
+        key, claimed = self._claimed, self._id.encode()
         if self._store.set_if_missing(key, claimed) or not had_blocks:
             return True
         found = self._store.get_one(Request(key))

@@ -11,6 +11,7 @@ import pytest
 
 import gzarr
 import gzarr.images
+from gzarr.scale.results import PartResults
 from tests.scale.test_operations import stored
 
 
@@ -94,6 +95,22 @@ def test_the_last_part_returns_what_one_process_does(name: str, folder: Path, pr
     wait(parts)
     made = [one for part in parts if (one := part.result()) is not None]
     assert made == [expected]
+
+
+def test_a_part_that_ends_as_another_one_brings_all_together_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, found = PartResults._claim, [attempt("floats", folder, part=(0, 2))]
+
+    def late(results: PartResults, had_blocks: bool) -> bool:
+        monkeypatch.setattr(PartResults, "_claim", claim)
+        found.append(attempt("floats", folder, part=(0, 2)))
+        return claim(results, had_blocks)
+
+    monkeypatch.setattr(PartResults, "_claim", late)
+    found.append(attempt("floats", folder, part=(1, 2)))
+    assert [one is None for one in found] == [True, False, True]
+    assert not [path for path in stored(folder) if "unfinished" in path]
 
 
 def test_a_process_that_wrote_the_array_is_a_part_as_others_are(folder: Path, processes: ProcessPoolExecutor) -> None:
