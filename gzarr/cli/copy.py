@@ -211,20 +211,18 @@ def convert(
     $ gzarr convert image.zarr/0 image.tif
     """
     suffix = Path(dest).suffix.lower()
-    of_tiff: dict[str, Any] = {
-        name: value for name, value in {"ome": ome or None, "series": series}.items() if value is not None
-    }
+    options_of = {"ome": ome or None, "series": series, "links": links}
+    given: dict[str, Any] = {name: value for name, value in options_of.items() if value is not None}
     if suffix in WRITERS:
-        _write_file(source, dest, options, given=bool(format or of_tiff or links))
+        _write_file(source, dest, options, given=bool(format or given))
         return
     if Path(source).is_dir():
         raise CopyError(f"{source!r} is a folder: Zarr can be converted to {_SUFFIXES} only")
-    if of_tiff and (format or gzarr.convert.recognize(source)) != "tiff":
-        raise CopyError(f"{source!r} is no TIFF file: leave --{next(iter(of_tiff))} out")
-    if links is not None and (format or gzarr.convert.recognize(source)) != "hdf5":
-        raise CopyError(f"{source!r} is no HDF5 file: leave --links out")
-    of_hdf5: dict[str, Any] = {} if links is None else {"links": links}
-    _tell(gzarr.convert.from_file(source, dest, format=format, **of_tiff, **of_hdf5, **options.keywords()), options)
+    for name in given:
+        needed = "hdf5" if name == "links" else "tiff"
+        if (format or gzarr.convert.recognize(source)) != needed:
+            raise CopyError(f"{source!r} is no {needed.upper()} file: leave --{name} out")
+    _tell(gzarr.convert.from_file(source, dest, format=format, **given, **options.keywords()), options)
 
 
 def _write_file(source: str, dest: str, options: CopyOptions, *, given: bool) -> None:

@@ -29,17 +29,16 @@ def check_locks(path: str, n: int = 300, wait_s: float = 60.0) -> int:
         if number == 0:
             create_array(place / "a.zarr", shape=2, chunks=2, dtype="i8")
         _wait(lambda: (place / "a.zarr/zarr.json").exists() and (place / str(other)).exists(), wait_s, path)
-        array, lost, count, end = open_array(place / "a.zarr", "r+"), 0, 0, 0.0
+        array, lost, count, end = open_array(place / "a.zarr", "r+"), 0, 0, float("inf")
         # Whoever is first goes on until the other one is through: all its changes meet others.
-        while count < n or not (place / f"{other}-changed").exists():
+        while count < n or not ((place / f"{other}-changed").exists() or monotonic() > end):
             lost += int(array[number] != count)
             count += 1
             array[number] = count
             if count == n:
                 (place / f"{number}-changed").touch()
                 end = monotonic() + wait_s
-            elif count > n and monotonic() > end:
-                break  # and say below that the other one is missing
+        wait_s *= (place / f"{other}-changed").exists()  # no longer for a run that is missing
         _meet(place, f"{number}-stopped", f"{other}-stopped", wait_s, path)
         lost += int(array[number] != count)
         found = _meet(place, f"{number}-lost-{lost}-{count}", f"{other}-lost-*", wait_s, path)
@@ -88,7 +87,7 @@ def _wait(condition: Callable[[], bool], wait_s: float, path: str) -> None:
     while not condition():
         if monotonic() > end:
             raise StoreError(
-                f"{path}: no other run came within {wait_s:g} s: start the same command on the other host, or with the "
-                "path of the other mount, at the same time"
+                f"{path}: no other run came in time, or it has stopped: start the same command on the other host, or "
+                "with the path of the other mount, at the same time"
             )
         sleep(_POLL_S)

@@ -114,10 +114,9 @@ def place_of(source: Any) -> tuple[dict[str, Any], bool]:
 
 def _along(found: Any, axis: str) -> tuple[float, float, float, str | None] | None:
     """The ends of regular coordinates of a map, their step, and what degrees mean; None for others."""
-    if not isinstance(found, Array) or found.ndim != 1 or found.size < 2 or found.dtype.kind not in "iuf":
-        return None
-    is_degree = re.fullmatch(_DEGREES[axis], str(found.attrs.get("units")))
-    if not is_degree and found.attrs.get("standard_name") != f"projection_{axis}_coordinate":
+    is_array = isinstance(found, Array) and found.ndim == 1 and found.size > 1 and found.dtype.kind in "iuf"
+    is_degree = is_array and re.fullmatch(_DEGREES[axis], str(found.attrs.get("units")))
+    if not is_array or not (is_degree or found.attrs.get("standard_name") == f"projection_{axis}_coordinate"):
         return None
     values = found[...].astype("f8")
     steps = np.diff(values)

@@ -29,5 +29,8 @@ def join_views(arrays: Sequence[Any], axis: int | str, *, is_new: bool, name: st
             + ", ".join(f"{view} on {view.backend.device}" for view in views)
         )
     dtype = np.result_type(*[view.dtype for view in views])
-    sequel = Sequel(tuple([view.astype(dtype) if view.dtype != dtype else view for view in views]), axis, name)
+    names = views[0].dimension_names
+    if name is not None:
+        names = tuple([name if at == axis else one for at, one in enumerate(names or (None,) * ndim)])
+    sequel = Sequel(tuple([view.astype(dtype) if view.dtype != dtype else view for view in views]), axis, names)
     return LazyView(sequel, Transform.whole(sequel.shape))

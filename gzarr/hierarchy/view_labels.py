@@ -15,7 +15,7 @@ def read_coordinate(view: GzarrView, name: str) -> np.ndarray[Any, Any]:
     """Read the coordinates along an axis of a view: see `LazyView.coordinate`."""
     dim = view._dim_of(name)
     number = view.transform.source_of(dim)
-    if number is None or (isinstance(view.source, Sequel) and view.source.name == name):
+    if number is None or (isinstance(view.source, Sequel) and name not in (view.source.parts[0].dimension_names or ())):
         raise SelectionError(f"{view}: axis {name!r} has no coordinates")
     if isinstance(view.source, Sequel):
         parts = view.source.parts if number == view.source.axis else view.source.parts[:1]

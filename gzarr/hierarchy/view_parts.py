@@ -33,22 +33,13 @@ class Sequel:
         The views, of one data type, and equal in extent along the other axes.
     axis : int
         The axis.
-    name : str, optional
-        Of the axis, if it is new.
+    names : tuple or None
+        A name or None for every axis.
     """
 
     parts: tuple[GzarrView, ...]
     axis: int
-    name: str | None = None
-
-    @property
-    def names(self) -> tuple[str | None, ...] | None:
-        """Of the axes."""
-        names: tuple[str | None, ...] | None = self.parts[0].dimension_names
-        if self.name is None:
-            return names
-        given = names or (None,) * len(self.shape)
-        return (*given[: self.axis], self.name, *given[self.axis + 1 :])
+    names: tuple[str | None, ...] | None
 
     @property
     def edges(self) -> list[int]:

@@ -224,6 +224,8 @@ def failure(name: str, verb: str, path: str, error: OSError) -> StoreError:
     """The error to raise when the system refuses something. name: of the store."""
     if isinstance(error, StoreError):
         return error
+    if isinstance(error, MISSING):
+        refuse_link(path, name, error, verb)
     remedies = {
         errno.ENOTDIR: "; a file is where a directory is needed, so choose another path",
         errno.EXDEV: "; these are different file systems: write on that of the destination, or copy",
@@ -355,7 +357,7 @@ def find_file(path: str, name: str) -> os.stat_result | None:
     return info if stat.S_ISREG(info.st_mode) else None
 
 
-def refuse_link(path: str, name: str, error: OSError) -> None:
+def refuse_link(path: str, name: str, error: OSError, verb: str = "read") -> None:
     """Refuse to take an object for missing that is lost.
 
     Raises: StoreError if the file, or a directory above it, is a link to nothing.
@@ -366,4 +368,4 @@ def refuse_link(path: str, name: str, error: OSError) -> None:
     if os.path.islink(link) and not os.path.exists(link):
         it = "it" if link == path else repr(link)
         reason = f"{it} is a symbolic link to {os.readlink(link)!r}, where nothing is; restore that, or delete the link"
-        raise StoreError(f"store {name}: cannot read {path!r}: {reason}") from error
+        raise StoreError(f"store {name}: cannot {verb} {path!r}: {reason}") from error

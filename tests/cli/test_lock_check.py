@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -34,3 +35,9 @@ def test_two_processes_lose_nothing_with_locks(tmp_path: Path, locks: str, monke
         (tmp_path / "gzarr-lock-check" / name).touch()
     with pytest.raises(StoreError, match="it is left from a killed one: delete it"):
         check_locks(str(tmp_path))
+    monkeypatch.undo()
+    (tmp_path / "gzarr-lock-check" / "0").unlink()
+    begun = monotonic()
+    with pytest.raises(StoreError, match="or it has stopped"):
+        check_locks(str(tmp_path), n=1, wait_s=2)
+    assert monotonic() - begun < 3.5

@@ -328,8 +328,13 @@ def test_a_pipe_or_a_link_to_nothing_in_the_place_of_a_chunk_or_its_folder_is_na
     else:
         with pytest.raises(StoreError, match="symbolic link to 'gone'"):
             z.nbytes_stored()
-        gzarr.create_group(tmp_path / "g")
+        for part, value in ((slice(None), 2), (0, 2)):
+            with pytest.raises(StoreError, match=r"cannot (write|lock) '.*c/0': .*symbolic link to 'gone'.*delete the"):
+                z[part] = value
+        group = gzarr.create_group(tmp_path / "g")
         (tmp_path / "g" / "lost").symlink_to("gone")
+        with pytest.warns(UserWarning, match="a member may be lost: .*'gone'"):
+            gzarr.copy_all(group, into)
         assert "symbolic link to 'gone'" in str(gzarr.verify(tmp_path / "g").problems)
 
 
