@@ -4,12 +4,16 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable
+from time import sleep
 from typing import Any, TypeVar
 
 import numpy as np
 
 #: No more than this is kept for each core.
 _MAX_SCRATCH_NBYTES = 1 << 26
+
+#: Seconds in which threads that wait for the interpreter's lock get it.
+_LET_IN_S = 5e-3
 
 #: NumPy asks the system for huge pages for allocations of so many bytes.
 _MIN_HUGE_NBYTES = 1 << 22
@@ -78,4 +82,7 @@ def measured(call: Callable[[], T]) -> tuple[T, int | None]:
         result = call()
         return result, tracemalloc.get_traced_memory()[1] - before
     finally:
+        # A thread of another language that comes into the interpreter may wait for its lock, within an allocation that
+        # is traced: it crashes if nothing is traced any more when it goes on (CPython, gh-128679). It goes on now.
+        sleep(_LET_IN_S)
         tracemalloc.stop()

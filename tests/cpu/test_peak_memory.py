@@ -14,7 +14,7 @@ from numcodecs import Blosc, Delta, GZip, Zstd
 import gzarr
 from gzarr.cpu.backend import BATCH_NBYTES
 from gzarr.cpu.compiled import library
-from gzarr.cpu.scratch import _spare, lent_scratch
+from gzarr.cpu.scratch import _spare, lent_scratch, measured
 from gzarr.storage import LocalStore
 from tests.support.processes import run_python
 
@@ -131,3 +131,13 @@ def test_threads_leave_scratch_memory_for_as_many_as_decode_at_once() -> None:
         thread.join()
     assert len(lent) == n_threads
     assert n_kept == n_threads // 3
+
+
+def test_threads_that_come_into_the_interpreter_do_so_before_tracing_stops(monkeypatch) -> None:
+    """They may be waiting for its lock with an allocation that is traced."""
+    order: list[str] = []
+    monkeypatch.setattr("gzarr.cpu.scratch.sleep", lambda seconds: order.append(f"{seconds > 0}"))
+    stop = tracemalloc.stop
+    monkeypatch.setattr(tracemalloc, "stop", lambda: (order.append("stop"), stop()))
+    assert measured(lambda: order.append("call"))[1] is not None
+    assert order == ["call", "True", "stop"]
