@@ -370,6 +370,7 @@ def run_ahead(backend: Backend, pool: Pool, most: int, task: Callable[[], object
     """
     answer: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
     before, context = backend.record(), copy_context()
+    tasks = [task]  # dropped before its end is told: the thread may keep what it ran for a while
 
     def run() -> None:
         end: object = None
@@ -378,7 +379,7 @@ def run_ahead(backend: Backend, pool: Pool, most: int, task: Callable[[], object
             with backend.own_stream():
                 backend.wait(before)
                 try:
-                    task()
+                    tasks.pop()()
                 finally:
                     end = backend.record()
         except BaseException as error:  # noqa: BLE001 - raised by the thread that waits

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gzarr.backend import Backend, Chain, Work
+from gzarr.backend import Backend, Chain, Work, run_ahead
 from gzarr.codecs import (
     BloscCodec,
     BytesCodec,
@@ -26,6 +26,7 @@ from gzarr.codecs import (
 )
 from gzarr.codecs.chain import prepare
 from gzarr.codecs.spec import ArrayRepr, CodecSpec
+from gzarr.concurrency import Pool
 from gzarr.config import config
 from gzarr.cpu.backend import CpuBackend
 from gzarr.errors import CodecError, UnknownCodecError
@@ -822,6 +823,27 @@ def test_no_thread_is_woken_beside_a_single_batch(monkeypatch: pytest.MonkeyPatc
     with config.set(threading__max_workers=2):
         CpuBackend().run(done.append, iter([1]), Work(4, 1000, 8, unlocked=True, chunk_s=1.0))
     assert done == [1]
+
+
+def test_what_ran_ahead_is_dropped_before_its_end_is_told(backend: Backend) -> None:
+    """Its thread may keep what it was given for a while."""
+
+    class Keeping(Pool):
+        def submit(self, task: Callable[[], object], most: int) -> None:
+            self.kept = task
+            task()
+
+    class Task:
+        def __call__(self) -> None:
+            pass
+
+    pool, task = Keeping(), Task()
+    gone = weakref.ref(task)
+    wait = run_ahead(backend, pool, 1, task)
+    del task
+    wait()
+    assert pool.kept
+    assert gone() is None
 
 
 @SIZES
