@@ -38,9 +38,10 @@ template <int T, int K> struct Unshuffled {
     static const int NBYTES = T * K;
     const u8 *__restrict__ chunk;
     const Blocks &blocks;
+    u32 from, step; // bytes of the plain chunk: of the first unit, and to the next
 
-    GPU Words<T * K> operator()(u32 offset) const {
-        Item item = item_of<T>(blocks, blocks.start + offset * (T * K));
+    GPU Words<T * K> operator()(u32 unit) const {
+        Item item = item_of<T>(blocks, from + unit * step);
         u32 row_nbytes = item.n_items >> 3;
         const u8 *from = chunk + (item.block + (item.number >> 3));
         if constexpr (K >= 8 && T * K >= 32) {
@@ -81,19 +82,10 @@ template <int T, int K> struct Unshuffled {
     }
 };
 
-// block: number of the block of threads in the part. A thread copies one unit of 128 bytes, or four smaller ones.
-template <int T, int K> GPU void unshuffle(const Part &part, const i32 *__restrict__ lists, u32 block, u32 swap_unit) {
-    const u32 N = T * K == 128 ? BLOCK_THREADS : BLOCK_UNITS;
+template <int T, int K> GPU void unshuffle(const Part &part, const Task &task, u32 swap_unit) {
     const Blocks blocks = part.blocks;
-    Unshuffled<T, K> load = {part.from, blocks};
-    u32 first = block * N + threadIdx.x;
-#pragma unroll 1
-    do {
-        if (first >= part.n_units) return;
-        Turn<1> turn = find_units<1>(part, lists, first);
-        copy_units<Unshuffled<T, K>, 1, 1>(part, turn, load, swap_unit);
-        first += BLOCK_THREADS;
-    } while (first % N >= BLOCK_THREADS);
+    Unshuffled<T, K> load = {part.from, blocks, blocks.start + task.from * (T * K), part.rows.from * (T * K)};
+    copy_units<1>(part, task, load, swap_unit);
 }
 
 // Blocks that are half of a multiprocessor's threads, or more: of 1,536 from sm_120 on. With registers for four, NVRTC 12.9
@@ -109,22 +101,24 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, HALF_OF_BLOCKS)
     copy_bits(i64 blocks_each, i64 magic, i64 shift, const void *parts, const i32 *lists, i64 swap_unit) {
     Grid grid = {(const Part *)parts, lists, (u32)blocks_each, {(u32)magic, (u32)shift}};
     u32 swap = (u32)swap_unit;
-    u32 number = divide(blockIdx.x, grid.by), block = blockIdx.x - number * grid.blocks_each;
-    const Part &part = grid.parts[number];
+    const Part &part = part_of(grid, blockIdx.x);
+    u32 number = first_task(grid, blockIdx.x);
+    if (number >= part.n_tasks) return;
+    Task task = find_task(part, lists, number);
     switch (part.kind) { // 8 log2 T + log2 K
-    case 0: unshuffle<1, 1>(part, lists, block, swap); break;
-    case 3: unshuffle<1, 8>(part, lists, block, swap); break;
-    case 5: unshuffle<1, 32>(part, lists, block, swap); break;
-    case 8: unshuffle<2, 1>(part, lists, block, swap); break;
-    case 11: unshuffle<2, 8>(part, lists, block, swap); break;
-    case 13: unshuffle<2, 32>(part, lists, block, swap); break;
-    case 16: unshuffle<4, 1>(part, lists, block, swap); break;
-    case 19: unshuffle<4, 8>(part, lists, block, swap); break;
-    case 21: unshuffle<4, 32>(part, lists, block, swap); break;
-    case 24: unshuffle<8, 1>(part, lists, block, swap); break;
-    case 28: unshuffle<8, 16>(part, lists, block, swap); break;
-    case 27: unshuffle<8, 8>(part, lists, block, swap); break;
-    case 32: unshuffle<16, 1>(part, lists, block, swap); break;
-    default: unshuffle<16, 8>(part, lists, block, swap); break;
+    case 0: unshuffle<1, 1>(part, task, swap); break;
+    case 3: unshuffle<1, 8>(part, task, swap); break;
+    case 5: unshuffle<1, 32>(part, task, swap); break;
+    case 8: unshuffle<2, 1>(part, task, swap); break;
+    case 11: unshuffle<2, 8>(part, task, swap); break;
+    case 13: unshuffle<2, 32>(part, task, swap); break;
+    case 16: unshuffle<4, 1>(part, task, swap); break;
+    case 19: unshuffle<4, 8>(part, task, swap); break;
+    case 21: unshuffle<4, 32>(part, task, swap); break;
+    case 24: unshuffle<8, 1>(part, task, swap); break;
+    case 28: unshuffle<8, 16>(part, task, swap); break;
+    case 27: unshuffle<8, 8>(part, task, swap); break;
+    case 32: unshuffle<16, 1>(part, task, swap); break;
+    default: unshuffle<16, 8>(part, task, swap); break;
     }
 }

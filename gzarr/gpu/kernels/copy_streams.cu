@@ -15,10 +15,10 @@ GPU void copy_unit(const u8 *from, u8 *to, u32 before, u32 left) {
     if (before + left < 32) return store_bytes(to, load_bytes(from, left), left);
     const u8 *first = from - before;
     u32 skip = -(u32)(u64)to & 15, span = before + left;
-    if (before == 0 && skip != 0) store_before(to, load_window(from, skip, first, span), skip);
+    if (before == 0 && skip != 0) store_before(to, load_window(from, skip, is_inside(from, first, span)), skip);
     if (left <= skip) return;
     left -= skip;
-    Words<16> words = load_window(from + skip, left < 16 ? left : 16, first, span);
+    Words<16> words = load_window(from + skip, left < 16 ? left : 16, is_inside(from + skip, first, span));
     if (left < 16) {
         store_behind(to + skip, words, left);
     } else {

@@ -35,15 +35,14 @@ struct Blocks {
     u32 n_last;
 };
 
-// What is known of rows that are copied in windows, see windows.cuh, or in pieces, of which nbytes and n_groups are known:
-// bytes of the last of a row, and how many there are in all.
+// What the units of a thread have in common, or the rows of which it copies the same window, see windows.cuh.
 struct Rows {
-    u32 from, to; // from one row to the next; the first level is of groups of rows
-    u32 count; // along it
-    u32 nbytes; // of a row
+    u32 from, to;      // from one to the next, in units; 0 where an index list tells
+    u32 n, n_more;     // how many they are: one more where the index of the first is below n_more
+    u32 nbytes;        // of a row; of the last piece of one
     u32 source_nbytes; // from the first byte of the part to the last in the source
-    u32 n_groups; // in all
-    u32 ends; // number of the first unit at the ends of rows
+    u32 n_runs;        // runs of columns, or pieces, in all
+    u32 ends;          // number of the first window at the ends of rows
 };
 
 enum { LISTED = 4, IN_WINDOWS = 64, IN_PIECES = 128 };
@@ -51,20 +50,19 @@ enum { LISTED = 4, IN_WINDOWS = 64, IN_PIECES = 128 };
 struct alignas(16) Part {
     const u8 *from; // of the part, or of the chunk if this is shuffled; null: the chunk is missing
     u8 *to;
-    u32 kind;
-    u32 n_units; // 0 if the part is copied in windows or pieces
-    u32 n_levels; // and LISTED if any has an index list
-    u32 per_run; // units
+    u32 kind; // of the units; and IN_WINDOWS, or IN_PIECES + log2 T
+    u32 n_tasks; // of threads, 0 if the part is copied in windows or pieces
+    u32 n_levels; // 1 or more, and LISTED if any has an index list
+    u32 per_run; // tasks
     Divisor by; // per_run
-    u32 from_step; // from one unit of a run to the next in the source; 0 if the chunk is missing
+    u32 from_step; // from one task of a run to the next in the source; 0 if the chunk is missing
     u32 to_step;
     u32 item_step; // from one item of a unit to the next in the source, in items, if they lie apart there
     Blocks blocks;
     u32 from_start, to_start; // of the first unit, in units
-    u32 n_blocks, unused;
+    u32 n_blocks, along_run; // 1 if the steps of threads are along runs, 0 if along the last level
     Level levels[3];
-    Rows rows; // if the kind is IN_WINDOWS and that of narrow units, or IN_PIECES + log2 T
-    u32 also_unused;
+    Rows rows;
 };
 static_assert(sizeof(Part) == 224, "the host makes these");
 

@@ -22,13 +22,14 @@ MAX_LEVELS, PART_WORDS, N_BLOCKS, _ROWS = 3, 56, 22, 48
 #: Instead of a mode, why no kernel takes a part: its chunk must be unshuffled first; it is too large, or has too many
 #: axes; units would be smaller than the numbers that are swapped, or than an element of a missing chunk.
 SHUFFLED, TOO_LARGE, TOO_NARROW = -1, -2, -3
-#: Units that a block of threads copies, four for each thread; see rows.cuh.
-BLOCK_UNITS = 1024
-#: Bytes of units of which a thread copies one alone; see copy_bits.cu.
-_LARGEST = 128
-#: Rows of at least so many units of at most so many bytes are copied in windows, of so many rows by a thread, or at
-#: their ends by two; see windows.cuh. Threads of a warp.
-_WINDOWS_FROM, _NARROW, _ROWS_EACH, _WARP = 32, 4, 8, 32
+#: Bytes that a thread copies, but no fewer and no more units than these; one of the largest, see copy_bits.cu.
+_EACH_NBYTES, _EACH, _LARGEST = 64, (4, 16), 128
+#: Bytes that threads next to each other copy together, if there are so many, so that memory is used well.
+_TOGETHER = 128
+#: Rows of at least so many narrow units are copied in windows, so many by a thread; see windows.cuh. Threads of a warp.
+_WINDOWS_FROM, _ROWS_EACH, _WARP = 32, 8, 32
+#: Rows of items that lie apart are copied in pieces where units would have at most so many bytes.
+_NARROW = 4
 #: Parts of a chunk that are smaller are not worth unshuffling all of it.
 _UNSHUFFLED_SHARE = 8
 #: Added to the number of levels of a part if one has an index list; see parts.cuh.
@@ -200,12 +201,12 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     gathered, last = _gather(boxes, levels, (widths, steps), (mode == PLAIN) & ~missing)
     kind[gathered] += np.where(last > 0, _IN_PIECES, 8 * _log2(widths[1] // width)[gathered])
     fits = ~large & (extents < _LIMIT).all(axis=0)
-    windows, rows = _windows(levels, extents[0], (mode, kind, widths, steps), fits)
-    kind[windows] += _IN_WINDOWS
-    table = _table(boxes, levels, (mode, kind, widths, steps))
+    row = _windows(levels, (mode, kind, widths, steps), fits)
+    row[gathered] = last
+    along, rows = _tasks(levels, (mode, kind, widths, steps))
+    rows[4:6] = row, np.minimum(extents[0], _LIMIT)
+    table = _table(boxes, levels, (mode, kind, widths, steps), (along, rows))
     _add_blocks(table, boxes, shuffles, blocks)
-    _add_rows(table, windows, rows)
-    _add_pieces(table, gathered[last > 0], last[last > 0])
     why = np.where(mode != PLAIN, SHUFFLED, np.where(narrow, TOO_NARROW, TOO_LARGE))
     return Descriptors(table, np.where(narrow | large | alone, why, mode))
 
@@ -388,38 +389,90 @@ def _gather(
     return which, np.where(pieces, nbytes + row % nbytes, 0)
 
 
-def _windows(
-    levels: Levels, extent: Column, units: tuple[NDArray[np.int64], ...], fits: NDArray[np.bool_]
-) -> tuple[Column, NDArray[np.uint32]]:
+def _windows(levels: Levels, units: tuple[NDArray[np.int64], ...], fits: NDArray[np.bool_]) -> Column:
     """Copy parts of rows whose units would be narrow in windows of the target.
 
-    extent: bytes that parts span in the source. units: modes, kinds, widths and steps, of which the steps are changed.
+    units: modes, kinds, widths and steps, of which kinds and steps are changed.
+
+    Returns
+    -------
+    Column
+        Bytes of the rows of these parts, 0 of others.
+    """
+    mode, kind, widths, steps = units
+    # Of plain chunks, units of one byte or two; of shuffled ones, which windows load several times, single items.
+    narrow = ((mode == PLAIN) & (kind < 2)) | ((mode == BYTE_SHUFFLED) & ((kind == 8) | (kind == 16)))
+    fits = fits & narrow & (levels.run >= _WINDOWS_FROM * widths[1])
+    which = np.flatnonzero(fits & ~levels.lists.any(axis=(0, 1)))
+    row = np.zeros_like(levels.run)
+    row[which] = levels.run[which]
+    kind[which] += _IN_WINDOWS
+    levels.run[which] = (row[which] // UNIT_NBYTES - 1) * widths[1, which]
+    steps[:2, which] *= UNIT_NBYTES // widths[1, which]
+    return row
+
+
+def _tasks(levels: Levels, units: tuple[NDArray[np.int64], ...]) -> tuple[NDArray[np.bool_], Column]:
+    """Give each thread the units, windows or pieces that are equally far apart along the last level, or along runs.
+
+    levels: of which that level becomes the last, and it or runs shorter.
 
     Returns
     -------
     tuple
-        Numbers of these parts, and what is known of their rows: uint32 (6, n), the last are their blocks.
+        Whether units are apart along runs; and what the units of a thread have in common, (8, n); see parts.cuh.
     """
-    mode, kind, widths, steps = units
-    narrow = (mode == BYTE_SHUFFLED) & (widths[1] < UNIT_NBYTES)
-    narrow |= (mode == PLAIN) & (kind < 8) & (widths[1] <= _NARROW)
-    # Units of 4 bytes, and of 8 of a shuffled chunk, cost less than windows whose threads have one row each.
-    few = (levels.counts[0] == 1) & (widths[1] >= np.where(mode == PLAIN, _NARROW, 2 * _NARROW))
-    fits = fits & narrow & ~few & (levels.run >= _WINDOWS_FROM * widths[1])
-    which = np.flatnonzero(fits & ~levels.lists.any(axis=(0, 1)))
-    nbytes, count, per_run = levels.run[which], levels.counts[0, which], levels.run[which] // UNIT_NBYTES - 1
-    levels.counts[0, which] = -(-count // _ROWS_EACH)
-    levels.run[which] = per_run * widths[1, which]
-    steps[:2, which] *= UNIT_NBYTES // widths[1, which]
-    groups = np.prod(levels.counts[:, which], axis=0)
-    ends = -(-groups * per_run // _WARP) * _WARP
-    n_blocks = -(-(ends + 3 * (-(-2 * groups // _WARP) * _WARP)) // BLOCK_THREADS)
-    return which, np.stack((count, nbytes, extent[which], groups, ends, n_blocks)).astype(np.uint32)
+    _, kind, widths, steps = units
+    some, depth = np.arange(kind.size), int(np.clip(levels.n.max(initial=0), 1, MAX_LEVELS))
+    counts = np.stack((*levels.counts[:depth], levels.run // widths[1]))
+    tasks, chosen = _spread(levels, counts, kind, widths[1])
+    along, last = chosen == depth, np.clip(levels.n, 1, MAX_LEVELS) - 1
+    level = np.where(along, last, np.minimum(chosen, last))
+    chosen = np.where(along, depth, level)
+    count, tasks = counts[chosen, some], tasks[chosen, some]
+    moved = np.flatnonzero(level != last)
+    one, other = (level[moved], moved), (last[moved], moved)
+    for column in (levels.counts, levels.source, levels.target, *levels.lists, *levels.reach) if moved.size else ():
+        column[one], column[other] = column[other], column[one]
+    levels.counts[last, some] = np.where(along, levels.counts[last, some], tasks)
+    levels.run = np.where(along, tasks * widths[1], levels.run)
+    rows = np.zeros((8, kind.size), np.int64)
+    for k, strides in enumerate((levels.source, levels.target)):
+        rows[k] = np.where(along, steps[k], strides[last, some] // widths[k]) * tasks
+    rows[2:4] = np.divmod(count, np.maximum(tasks, 1))
+    rows[6] = np.prod(levels.counts[:depth], axis=0)
+    rows[7] = -(-rows[6] * (levels.run // widths[1]) // _WARP) * _WARP
+    return along, rows
 
 
-def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -> NDArray[np.uint32]:
+def _spread(levels: Levels, counts: Column, kind: Column, width: Column) -> tuple[Column, NDArray[np.intp]]:
+    """Over how many threads to spread the units along each of the levels and along runs, and along which of them.
+
+    counts: (levels + 1, n), units along each, the last along runs.
+    """
+    windows = (kind & _IN_WINDOWS) != 0
+    each = np.where(windows, _ROWS_EACH, np.clip(_EACH_NBYTES // width, *_EACH))
+    each[(kind >= _IN_PIECES) | (width == _LARGEST)] = 1
+    tasks = np.minimum(np.maximum(counts // each, 1), counts)
+    if windows.any():  # rows so far apart are at the same addresses modulo 16
+        alike = UNIT_NBYTES // _low_bit((levels.source | levels.target)[: len(counts) - 1] | UNIT_NBYTES)
+        alike = np.minimum(-(-tasks[:-1] // alike) * alike, counts[:-1])
+        tasks[:-1] = np.where(windows, alike, tasks[:-1])
+    if levels.lists.any():
+        tasks[:-1] = np.where(levels.lists[:, : len(counts) - 1].any(axis=0), counts[:-1], tasks[:-1])
+    gain = np.minimum(counts / np.maximum(tasks, 1), each)
+    gain[-1, tasks[-1] * np.where(windows, UNIT_NBYTES, width) < _TOGETHER] /= 2
+    order = (*range(len(counts) - 2, -1, -1), len(counts) - 1)  # outer levels before inner ones, and runs last
+    good = gain >= 0.8 * gain.max(axis=0)
+    return tasks, np.array(order)[good[order, :].argmax(axis=0)]
+
+
+def _table(
+    boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...], tasks: tuple[NDArray[np.bool_], Column]
+) -> NDArray[np.uint32]:
     """The descriptors without their blocks."""
     mode, kind, widths, steps = units
+    along, rows = tasks
     n = boxes.source.size
     table = np.zeros((n, PART_WORDS), np.uint32)
     addresses = table.view(np.uint64)
@@ -427,11 +480,15 @@ def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -
     addresses[:, 0] = np.where(from_start, boxes.source + boxes.start, boxes.source).view(np.uint64)
     addresses[:, 1] = boxes.target.view(np.uint64)
     per_run = levels.run // widths[1]
-    total = per_run * np.prod(levels.counts, axis=0)
-    n_levels = levels.n + np.where(levels.lists.any(axis=(0, 1)), _LISTED, 0)
-    columns = (kind, total, n_levels, per_run, *divisors(np.maximum(per_run, 1)), *steps)
-    table[:, N_BLOCKS] = -(-total // np.where(widths[1] == _LARGEST, BLOCK_THREADS, BLOCK_UNITS))
+    total = per_run * rows[6]
+    n_levels = np.maximum(levels.n, 1) + np.where(levels.lists.any(axis=(0, 1)), _LISTED, 0)
+    n_tasks = np.where(kind < _IN_WINDOWS, total, 0)
+    columns = (kind, n_tasks, n_levels, per_run, *divisors(np.maximum(per_run, 1)), *steps)
     table[:, 4:13] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
+    threads = np.where((kind & _IN_WINDOWS) != 0, rows[7] + 3 * (-(-rows[6] // _WARP) * _WARP), total)
+    table[:, N_BLOCKS], table[:, N_BLOCKS + 1] = -(-threads // BLOCK_THREADS), along
+    rows[6] = np.where(kind >= _IN_PIECES, total, rows[6])
+    table[:, _ROWS:] = (rows.T & 0xFFFFFFFF).astype(np.uint32)
     sources, targets = levels.source // widths[0], levels.target // widths[1]
     # Offsets are counted from the lowest address, so that they are not negative.
     for base, column, strides in ((0, 20, sources), (1, 21, targets)):
@@ -439,7 +496,7 @@ def _table(boxes: Boxes, levels: Levels, units: tuple[NDArray[np.int64], ...]) -
         moved = np.where(mode == PLAIN, below, 0) if base == 0 else below
         addresses[:, base] -= (moved * widths[base]).view(np.uint64)
         table[:, column] = (below if base == 1 else moved).astype(np.uint32)
-    for k in range(int(min(levels.n.max(initial=0), MAX_LEVELS))):
+    for k in range(int(np.clip(levels.n.max(initial=0), 1, MAX_LEVELS))):
         at, counts = 24 + 8 * k, levels.counts[k]
         by = divisors(np.maximum(counts, 1))
         entries = np.stack((sources[k], targets[k], counts, levels.lists[0, k], *by, levels.lists[1, k]), axis=1)
@@ -455,21 +512,6 @@ def _add_blocks(table: NDArray[np.uint32], boxes: Boxes, shuffles: Shuffles, ite
     typesize = np.maximum(shuffles.typesize, 1)
     columns = (boxes.start, block, *divisors(block), block // typesize, last, rest // typesize)
     table[:, 13:20] = (np.stack(columns, axis=1) & 0xFFFFFFFF).astype(np.uint32)
-
-
-def _add_rows(table: NDArray[np.uint32], which: Column, rows: NDArray[np.uint32]) -> None:
-    """Add to descriptors what is known of rows that are copied in windows: see `_windows`."""
-    table[which, 5] = 0
-    table[which, _ROWS : _ROWS + 2], table[which, N_BLOCKS] = table[which, 24:26], rows[5]
-    table[which, _ROWS + 2 : _ROWS + 7] = rows[:5].T
-    table[which, 24:26] *= _ROWS_EACH
-
-
-def _add_pieces(table: NDArray[np.uint32], which: Column, last: Column) -> None:
-    """Add to descriptors how many bytes the last piece of a row has, and how many pieces there are."""
-    total = table[which, 5]
-    table[which, 5], table[which, _ROWS + 3], table[which, _ROWS + 5] = 0, last, total
-    table[which, N_BLOCKS] = -(-total.astype(np.int64) // BLOCK_THREADS)
 
 
 def _extent(levels: Levels, strides: Column, reach: Column) -> Column:

@@ -1,8 +1,9 @@
 // The body that copy_plain, copy_bytes and copy_bits share: parts of a batch, cut into units that are contiguous in the
 // source and in the target, with one descriptor for each part (gzarr.gpu.kernels.parts).
 //
-// One thread makes four units, 256 units apart. A unit is K items of T bytes (of a plain part, V bytes), the most that
-// the addresses of its part allow, so the kind of a part is the same for a whole block.
+// A thread copies up to 16 units, whose indices along one axis are equally far apart, and differ in no other, so that it
+// divides once. A unit is K items of T bytes (of a plain part, V bytes), the most that the addresses of its part allow,
+// so the kind of a part is the same for a whole block.
 #pragma once
 #include "parts.cuh"
 #include "words.cuh"
@@ -14,12 +15,10 @@
 #define COPY_BLOCKS 5
 #endif
 
-const u32 UNITS_EACH = 4, BLOCK_UNITS = UNITS_EACH * BLOCK_THREADS;
-
-// The units that a thread copies in one turn: where they are in the source and in the target, in units.
-template <int EACH> struct Turn {
-    u32 first; // number of the first; the others follow BLOCK_THREADS apart
-    u32 from[EACH], to[EACH];
+// What a thread copies: n units of a part, each a step of the part behind the one before.
+struct Task {
+    u32 from, to; // the first unit in the source and in the target, in units
+    u32 n;
 };
 
 // What the blocks of a launch do: block number b belongs to part b / blocks_each.
@@ -32,90 +31,67 @@ struct Grid {
 
 GPU const Part &part_of(const Grid &grid, u32 block) { return grid.parts[divide(block, grid.by)]; }
 
-GPU u32 first_unit(const Grid &grid, u32 block) {
-    return (block - divide(block, grid.by) * grid.blocks_each) * BLOCK_UNITS + threadIdx.x;
+GPU u32 first_task(const Grid &grid, u32 block) {
+    return (block - divide(block, grid.by) * grid.blocks_each) * BLOCK_THREADS + threadIdx.x;
 }
 
-// What find_units does along the levels, of which some have index lists.
-template <int EACH>
-GPU void find_listed(const Part &part, const i32 *__restrict__ lists, Turn<EACH> &turn, u32 (&run)[EACH]) {
-#pragma unroll 1
-    for (u32 axis = 0; axis < part.n_levels - LISTED; axis++) {
-        const Level level = part.levels[axis];
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            u32 next = divide(run[k], level.by);
-            u32 index = run[k] - next * level.count;
-            turn.from[k] += (level.from_list == 0 ? index : (u32)lists[level.from_list - 1 + index]) * level.from;
-            turn.to[k] += (level.to_list == 0 ? index : (u32)lists[level.to_list - 1 + index]) * level.to;
-            run[k] = next;
-        }
-    }
-}
+// The index that an index list has at `index`, or that itself if there is none.
+GPU u32 listed(const i32 *__restrict__ lists, u32 list, u32 index) { return list == 0 ? index : (u32)lists[list - 1 + index]; }
 
-// The units from `first` on, which is in the part. In place of those beyond it, the last unit, so that loads need no
-// condition.
-template <int EACH> GPU Turn<EACH> find_units(const Part &part, const i32 *__restrict__ lists, u32 first) {
-    Turn<EACH> turn;
-    turn.first = first;
-    u32 end = part.n_units - 1;
-    u32 run[EACH];
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        u32 unit = first + k * BLOCK_THREADS;
-        if (k > 0) unit = unit < end ? unit : end;
-        run[k] = divide(unit, part.by);
-        u32 column = unit - run[k] * part.per_run;
-        turn.from[k] = part.from_start + column * part.from_step;
-        turn.to[k] = part.to_start + column * part.to_step;
-    }
-    u32 last = part.n_levels - 1;
-    if (last >= 3) { // none, or some with lists
-        if (part.n_levels != 0) find_listed(part, lists, turn, run);
-        return turn;
-    }
+// The task at a column of a run.
+GPU Task find_task(const Part &part, const i32 *__restrict__ lists, u32 run, u32 column) {
+    Task task = {part.from_start + column * part.from_step, part.to_start + column * part.to_step, 0};
+    u32 last = (part.n_levels & ~LISTED) - 1;
 #pragma unroll 1
     for (u32 axis = 0; axis < last; axis++) {
         const Level level = part.levels[axis];
-#pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            u32 next = divide(run[k], level.by);
-            u32 index = run[k] - next * level.count;
-            turn.from[k] += index * level.from;
-            turn.to[k] += index * level.to;
-            run[k] = next;
-        }
+        u32 next = divide(run, level.by), index = run - next * level.count;
+        task.from += listed(lists, level.from_list, index) * level.from;
+        task.to += listed(lists, level.to_list, index) * level.to;
+        run = next;
     }
     // What is left is the index along the last level.
-    u32 from = part.levels[last].from, to = part.levels[last].to;
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-        turn.from[k] += run[k] * from;
-        turn.to[k] += run[k] * to;
-    }
-    return turn;
+    const Level level = part.levels[last];
+    task.from += listed(lists, level.from_list, run) * level.from;
+    task.to += listed(lists, level.to_list, run) * level.to;
+    if (part.along_run == 0) column = run;
+    task.n = part.rows.n + (column < part.rows.n_more);
+    return task;
 }
 
-// Load the units of a turn, reverse their numbers if these lie in the other byte order, and store them. AT_ONCE of them
-// are in registers at the same time.
-template <typename Load, int AT_ONCE, int EACH>
-GPU void copy_units(const Part &part, const Turn<EACH> &turn, const Load &load, u32 swap_unit) {
-    const int W = Load::NBYTES;
-    u8 *to = part.to;
-    u32 n_units = part.n_units; // a store might change what `part` refers to, so it would be loaded again
+GPU Task find_task(const Part &part, const i32 *__restrict__ lists, u32 number) {
+    u32 run = divide(number, part.by);
+    return find_task(part, lists, run, number - run * part.per_run);
+}
+
+// Load N units, reverse their numbers if these lie in the other byte order, and store them.
+template <u32 N, typename Load> GPU void copy_some(u8 *to, i32 step, const Load &load, u32 swap_unit) {
+    Words<Load::NBYTES> words[N];
 #pragma unroll
-    for (int begin = 0; begin < EACH; begin += AT_ONCE) {
-        Words<W> words[AT_ONCE];
+    for (u32 k = 0; k < N; k++) words[k] = load(k);
+    if (swap_unit > 1) {
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) words[k] = load(turn.from[begin + k]);
-        if (swap_unit > 1) {
+        for (u32 k = 0; k < N; k++) swap_words(words[k], swap_unit);
+    }
 #pragma unroll
-            for (int k = 0; k < AT_ONCE; k++) swap_words(words[k], swap_unit);
-        }
-#pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) {
-            if (begin + k > 0 && turn.first + (begin + k) * BLOCK_THREADS >= n_units) continue;
-            store_words(to + (u64)turn.to[begin + k] * W, words[k]);
-        }
+    for (u32 k = 0; k < N; k++) store_words(to + (i64)((i32)k * step) * Load::NBYTES, words[k]);
+}
+
+// Copy the units of a task, N of which are in registers at the same time. load(k): the unit k steps behind the first.
+template <u32 N, typename Load> GPU void copy_units(const Part &part, const Task &task, Load load, u32 swap_unit) {
+    u8 *to = part.to + (u64)task.to * Load::NBYTES;
+    i32 step = (i32)part.rows.to; // a store might change what `part` refers to
+    u32 left = Load::NBYTES == 128 ? 1 : task.n;
+#pragma unroll 1
+    for (; left >= N; left -= N) {
+        copy_some<N>(to, step, load, swap_unit);
+        load.from += (i32)N * load.step;
+        to += (i64)((i32)N * step) * Load::NBYTES;
+    }
+#pragma unroll 1
+    for (; N > 1 && left > 0; left--) {
+        copy_some<1>(to, step, load, swap_unit);
+        load.from += load.step;
+        to += (i64)step * Load::NBYTES;
     }
 }

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
 from gzarr.gpu.kernels.parts import TOO_LARGE, TOO_NARROW, Boxes, Shuffles, cut, describe, divisors, plain_shuffles
 
-KIND, UNITS, LEVELS, PER_RUN = 4, 5, 6, 7
+KIND, TASKS, LEVELS, PER_RUN, APART, EACH = 4, 5, 6, 7, 48, 50
 
 
 def column(*values: int) -> np.ndarray:
@@ -54,11 +54,24 @@ def test_divisors_are_exact(number: int, data: st.DataObject) -> None:
 
 def test_axes_that_follow_each_other_are_joined() -> None:
     mode, whole = described((3, 4, 8), (1024, (128, 32, 4)), (4096, (128, 32, 4)), 4)
-    assert (mode, whole[KIND], whole[UNITS], whole[LEVELS], whole[PER_RUN]) == (PLAIN, 4, 24, 0, 24)
+    assert (mode, whole[KIND], whole[TASKS], whole[LEVELS], whole[PER_RUN]) == (PLAIN, 4, 6, 1, 6)
+    assert whole[APART : APART + 4].tolist() == [6, 6, 4, 0]
     mode, rows = described((3, 4, 8), (1024, (128, 32, 4)), (4096, (4000, 1000, 4)), 4)
-    assert (mode, rows[KIND], rows[UNITS], rows[LEVELS], rows[PER_RUN]) == (PLAIN, 3, 48, 1, 4)
+    assert (mode, rows[KIND], rows[TASKS], rows[LEVELS], rows[PER_RUN]) == (PLAIN, 3, 4, 1, 4)
     mode, rows = described((3, 1, 8), (1024, (128, 32, 4)), (4096, (4000, 16, 4)), 4)
-    assert (rows[LEVELS], rows[24:27].tolist()) == (1, [8, 250, 3])
+    assert (rows[LEVELS], rows[24:27].tolist(), rows[EACH]) == (1, [8, 250, 1], 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "along", "tasks", "each"),
+    [(64, 8, 0, 16, [4, 0]), (67, 8, 0, 16, [4, 3]), (3, 128, 1, 32, [4, 0]), (2, 2, 0, 1, [2, 0])],
+)
+def test_threads_copy_units_that_are_equally_far_apart(rows: int, n: int, along: int, tasks: int, each: list) -> None:
+    """Of rows of n units, along the axis that gives a thread the most of them."""
+    _, part = described((rows, 4 * n), (1024, (16 * n + 16, 4)), (4096, (16 * n + 32, 4)), 4)
+    assert (part[23], part[APART + 2 : APART + 4].tolist()) == (along, each)
+    assert part[TASKS] == tasks * (rows if along else n)
+    assert part[APART : APART + 2].tolist() == [tasks * (1 if along else n + k) for k in (1, 2)]
 
 
 @pytest.mark.parametrize(("address", "kind"), [(4096, 4), (4104, 3), (4100, 2), (4098, 1), (4097, 0)])
@@ -72,7 +85,7 @@ def test_units_are_as_wide_as_addresses_allow(address: int, kind: int) -> None:
 @pytest.mark.parametrize(("n", "last", "count"), [(131, 67, 66), (63, 63, 33), (128, 64, 66)])
 def test_rows_of_items_that_lie_apart_are_cut_into_pieces(n: int, last: int, count: int) -> None:
     mode, part = described((33, n), (1024, (1, 33)), (4097, (n, 1)), 1)
-    assert (mode, part[KIND], part[UNITS], part[PER_RUN], part[51], part[53]) == (PLAIN, 128, 0, 33, last, count)
+    assert (mode, part[KIND], part[TASKS], part[PER_RUN], part[52], part[54]) == (PLAIN, 128, 0, 33, last, count)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +104,7 @@ def test_rows_of_items_that_lie_apart_are_cut_into_pieces(n: int, last: int, cou
 def test_items_of_a_unit(mode: int, typesize: int, address: int, items: int) -> None:
     shuffle = (mode, typesize, 128 * typesize, 416 * typesize)
     found, part = described((416,), (1024, (typesize,)), (4096 + address, (typesize,)), typesize, shuffle)
-    windows = 64 * (mode == BYTE_SHUFFLED and items * typesize < 8)
+    windows = 64 * (mode == BYTE_SHUFFLED and items == 1 and typesize < 8)
     assert (found, part[KIND]) == (mode, windows + 8 * (typesize.bit_length() - 1) + items.bit_length() - 1)
 
 
@@ -104,7 +117,8 @@ def test_rows_of_the_target_are_whole_units(typesize: int, row: int, items: int)
     mode, part = described((8, 8), (1024, strides), (4096, (row, typesize)), typesize, shuffle)
     width = items * typesize
     assert (mode, part[KIND]) == (BIT_SHUFFLED, 8 * (typesize.bit_length() - 1) + items.bit_length() - 1)
-    assert (part[UNITS] * width, part[24] * width, part[25] * width) == (chunk, 8 * typesize, row)
+    assert (part[PER_RUN] * part[26] * part[EACH] * width, part[24] * width) == (chunk, 8 * typesize)
+    assert part[25] * width == row
 
 
 @pytest.mark.parametrize(
