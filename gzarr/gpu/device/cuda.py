@@ -9,6 +9,8 @@ module.
 """
 
 import operator
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -41,6 +43,11 @@ _MAX_BLOCKS = (1 << 31) - 1
 _MAX_PINNED_NBYTES = 1 << 29
 #: Larger arrays in pageable memory are not copied to pinned memory before they are uploaded.
 _MAX_STAGED_NBYTES = 1 << 20
+#: All streams that were made, by device, which are used again when nothing refers to them. They are not destroyed: in
+#: reference cycles, the collector would do that before RMM frees memory in their order.
+_streams: defaultdict[int, list[Any]] = defaultdict(list)
+#: Held while one of them is taken.
+_TAKING = new_lock()
 #: Held while kernels are compiled: several threads that ask CuPy for the same module would each compile it.
 _COMPILING = new_lock()
 #: cudaErrorMemoryAllocation (CUDA Runtime API, cudaError_t), for device or pinned host memory.
@@ -175,9 +182,14 @@ class CudaDevice(Device):
             ) from error
 
     def new_stream(self) -> Any:
-        """A non-blocking stream."""
-        with cuda_errors(self.name), self._device:
-            return cupy.cuda.Stream(non_blocking=True)
+        """A non-blocking stream, which nothing else refers to."""
+        streams = _streams[self._device.id]
+        with cuda_errors(self.name), self._device, _TAKING:
+            for number in range(len(streams)):
+                if sys.getrefcount(streams[number]) == 2:  # the list's and the call's
+                    return streams[number]
+            streams.append(cupy.cuda.Stream(non_blocking=True))
+            return streams[-1]
 
     @contextmanager
     def use(self, stream: Any) -> Iterator[None]:

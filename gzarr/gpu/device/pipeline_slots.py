@@ -21,7 +21,7 @@ from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from traceback import clear_frames
 from typing import Any
-from weakref import WeakSet, finalize
+from weakref import WeakSet
 
 from numpy.typing import NDArray
 
@@ -60,8 +60,6 @@ class PipelineSlot:
         self.device = device
         self.stream = device.new_stream()
         self.memory = Arena(device.allocate, limit)
-        # RMM frees in the order of the stream, which the collector may have destroyed before the memory.
-        finalize(self, self.memory.release).atexit = False
         self.staging = Staging(device.allocate_pinned)
         self.results = Results(device.allocate_pinned) if results is None else results
 

@@ -27,3 +27,9 @@ def cuda() -> Any:
     from gzarr.gpu.device import cuda
 
     return cuda
+
+
+@pytest.fixture
+def new_streams(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no stream be used again: CuPy keeps memory for those that were, and waits for the device to free it."""
+    monkeypatch.setattr(cuda.CudaDevice, "new_stream", lambda device: cuda.cupy.cuda.Stream(non_blocking=True))

@@ -105,7 +105,7 @@ def rmm(cupy: Any, make: Callable[[Any], Any]) -> Iterator[Any]:
 ALLOCATORS: dict[str, Callable[[Any], Any]] = {
     "rmm": lambda cupy: rmm(cupy, lambda mr: mr.CudaMemoryResource()),
     "rmm-pool": lambda cupy: rmm(cupy, lambda mr: mr.PoolMemoryResource(mr.CudaMemoryResource(), 1 << 20)),
-    "rmm-async": lambda cupy: rmm(cupy, lambda mr: mr.CudaAsyncMemoryResource()),
+    "rmm-async": lambda cupy: rmm(cupy, lambda mr: mr.CudaAsyncMemoryResource(release_threshold=0)),
     "torch": lambda cupy: allocating(torch_allocator(cupy), cupy),
     "cupy": lambda cupy: allocating(cupy.cuda.MemoryPool().malloc, cupy),
     "cupy-async": lambda cupy: allocating(cupy.cuda.MemoryAsyncPool().malloc, cupy),
@@ -138,6 +138,7 @@ def memory(request: pytest.FixtureRequest, cuda: Any) -> Iterator[Memory]:
     let_go()
     cuda.cupy.get_default_memory_pool().free_all_blocks()
     with driver.memory() as set_total, ALLOCATORS[request.param](cuda.cupy):
+        cuda.CudaDevice()._empty_pools()  # CUDA's own pool keeps what tests before this have freed
         yield Memory(set_total)
         cuda.CudaDevice()._empty_pools()
 
@@ -291,12 +292,17 @@ def test_a_device_that_has_failed_is_not_one_without_memory(cuda: Any, kind: str
         driver.faults()
 
 
-def test_a_backend_that_is_garbage_frees_its_memory_before_its_streams(cuda: Any) -> None:
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_backend_that_is_garbage_frees_its_memory_before_its_streams(cuda: Any, is_released: bool) -> None:
     """RMM frees in the order of the stream, which it does not keep from the collector."""
     with ALLOCATORS["rmm-async"](cuda.cupy):
         array = opened(cuda)
         array[:] = array[:]
-        array.store.cycle = array  # type: ignore[attr-defined]
-        del array
+        pieces = [slot.memory.take(1) for slot in array.backend._pipeline_slots._all if slot.memory.nbytes]
+        assert pieces
+        if is_released:
+            array.backend.release()
+        array.store.cycle = array, pieces  # type: ignore[attr-defined]
+        del pieces, array
         gc.collect()
         assert not driver.faults()

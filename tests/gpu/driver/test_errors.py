@@ -108,6 +108,7 @@ def test_every_error_that_cuda_has(cuda: Any, call: str) -> None:
         if call in ALLOCATING:
             array.backend.release()
             cupy.get_default_memory_pool().free_all_blocks()
+            cuda._streams.clear()
         before = driver.calls(call)
         with driver.failing(call, error):
             try:

@@ -24,6 +24,7 @@ from gzarr.gpu.reading.host import HostReader
 from gzarr.storage import LocalStore
 from tests.gpu.driver import driver
 
+pytestmark = pytest.mark.usefixtures("new_streams")
 #: LZ4 can do nothing with it.
 DATA = np.random.default_rng(0).integers(-(2**31), 2**31, (512, 512)).astype("i4")
 N_BATCHES = 8

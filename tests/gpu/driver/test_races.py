@@ -23,6 +23,7 @@ from tests.gpu.driver.driver import schedule
 from tests.gpu.hardware import test_hardware_images as images
 from tests.gpu.hardware import test_hardware_loader as loaders
 
+pytestmark = pytest.mark.usefixtures("new_streams")
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (256, 64)), axis=0).astype("i4")
 SEEDS = (None, 0)
 #: An order in which something goes wrong is found with one of these. None: nothing is done that is not waited for.
