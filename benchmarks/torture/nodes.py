@@ -383,7 +383,7 @@ def _delete_and_create(library: Library, place: Place, layout: Layout, state: np
             library.write(array, slice(None), 0)  # chunks of fill values are deleted
             library.write(array, slice(None), version)
 
-    while not state[0]:
+    while version == 1 or not state[0]:  # once at least, however late it begins
         version += 1
         state[1] = version
         log.attempt(version, work)

@@ -151,7 +151,7 @@ def _replace_chunks(writer: int, alone: bool, library: Library, place: Place, n:
         library.write(array, slice(chunks[0] * n, (chunks[-1] + 1) * n), version)
         versions[1, chunks] = version
 
-    while not versions[2, 0]:
+    while not version or not versions[2, 0]:  # once at least, however late it begins
         version += 1
         for chunks in groups:
             log.attempt(0, write, chunks)
