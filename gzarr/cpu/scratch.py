@@ -13,7 +13,7 @@ import numpy as np
 _MAX_SCRATCH_NBYTES = 1 << 26
 
 #: Seconds in which threads that wait for the interpreter's lock get it.
-_LET_IN_S = 5e-3
+LET_IN_S = 5e-3
 
 #: NumPy asks the system for huge pages for allocations of so many bytes.
 _MIN_HUGE_NBYTES = 1 << 22
@@ -84,5 +84,5 @@ def measured(call: Callable[[], T]) -> tuple[T, int | None]:
     finally:
         # A thread of another language that comes into the interpreter may wait for its lock, within an allocation that
         # is traced: it crashes if nothing is traced any more when it goes on (CPython, gh-128679). It goes on now.
-        sleep(_LET_IN_S)
+        sleep(LET_IN_S)
         tracemalloc.stop()

@@ -1,6 +1,5 @@
 """Files of any format: recognized by what is in them, read within a budget of memory, refused with one clear error."""
 
-import tracemalloc
 from pathlib import Path
 
 import h5py
@@ -14,6 +13,7 @@ from gzarr import convert
 from gzarr.convert.writing import replacing
 from gzarr.errors import CopyError
 from gzarr.storage import MemoryStore
+from tests.support.memory import traced
 
 
 def test_formats_are_recognized_by_what_is_in_the_file(tmp_path):
@@ -94,11 +94,11 @@ def test_a_file_larger_than_the_budget_is_streamed(tmp_path, format):
     data, budget = write_large(tmp_path / "a.dat", format), 2 << 20
     with gzarr.config.set({"threading.max_workers": 2}):
         convert.from_file(tmp_path / "a.dat", MemoryStore(), format=format)  # whatever is imported or kept by then
-        tracemalloc.start()
-        convert.from_file(tmp_path / "a.dat", tmp_path / "z", format=format, chunks=(250, 250), budget_nbytes=budget)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak < 3 * budget
+        with traced() as peak:
+            convert.from_file(
+                tmp_path / "a.dat", tmp_path / "z", format=format, chunks=(250, 250), budget_nbytes=budget
+            )
+            assert peak() < 3 * budget
     found = gzarr.open(tmp_path / "z", mode="r")
     z = found["data"] if format in ("hdf5", "netcdf") else found
     assert z.chunks == (250, 250)

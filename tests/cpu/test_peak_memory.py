@@ -16,6 +16,7 @@ from gzarr.cpu.backend import BATCH_NBYTES
 from gzarr.cpu.compiled import library
 from gzarr.cpu.scratch import _spare, lent_scratch, measured
 from gzarr.storage import LocalStore
+from tests.support.memory import traced
 from tests.support.processes import run_python
 
 DATA = np.cumsum(np.random.default_rng(0).integers(0, 9, (512, 8192)), axis=0).astype("i4")  # 16 MiB
@@ -66,12 +67,9 @@ def test_long_lists_of_indices_take_few_times_their_size(tmp_path) -> None:
     for native in (False, True):
         with gzarr.config.set({"threading.max_workers": N_THREADS, "cpu.native": native}):
             np.testing.assert_array_equal(array.oindex[wanted], wanted % 251)
-            tracemalloc.start()
-            try:
+            with traced() as peak:
                 array.oindex[wanted]
-                peaks.append(tracemalloc.get_traced_memory()[1])
-            finally:
-                tracemalloc.stop()
+                peaks.append(peak())
     # the loop's table holds two lists: positions in chunks and in the result; it is joined, then copied
     assert peaks[1] <= peaks[0] + 4 * wanted.nbytes + SLACK_NBYTES
 
@@ -84,12 +82,9 @@ def test_a_second_read_allocates_its_result_and_little_more(tmp_path, chain) -> 
     with gzarr.config.set({"threading.max_workers": N_THREADS}):
         for target in (None, out):
             array.get_basic_selection(..., out=target)
-            tracemalloc.start()
-            try:
+            with traced() as traced_peak:
                 found = array.get_basic_selection(..., out=target)
-                peak = tracemalloc.get_traced_memory()[1]
-            finally:
-                tracemalloc.stop()
+                peak = traced_peak()
             np.testing.assert_array_equal(found, DATA)
             own = 0 if target is not None else DATA.nbytes
             # A shard is one read.

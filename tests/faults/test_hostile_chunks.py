@@ -6,7 +6,6 @@ import json
 import lzma
 import re
 import struct
-import tracemalloc
 import zlib
 
 import msgpack
@@ -32,6 +31,7 @@ from gzarr.cpu.codecs import frames
 from gzarr.cpu.sharding import codecs_for
 from gzarr.errors import CodecError
 from tests.codecs.chains import codec_for, sample
+from tests.support.memory import traced
 
 DATA = sample("<i4", (250,)).tobytes()
 BIG = 64 << 20
@@ -40,15 +40,11 @@ HUGE = bytes(BIG)
 
 def refused(codec, data: bytes) -> str:
     """Message of the error, after checking that little memory was used to find it."""
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         with pytest.raises(CodecError) as caught:
             codec.decode([data])
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    # an LZMA dictionary takes 8 MiB whatever the chunk
-    assert peak < BIG // 4 + len(data) * 3
+        # an LZMA dictionary takes 8 MiB whatever the chunk
+        assert peak() < BIG // 4 + len(data) * 3
     return str(caught.value)
 
 

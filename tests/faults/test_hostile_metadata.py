@@ -6,13 +6,13 @@ Each runs in a process of its own whose memory is limited, so that a document th
 import json
 import re
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
 
 import gzarr
 from gzarr.errors import MetadataError
+from tests.support.memory import traced
 from tests.support.processes import output_of
 
 
@@ -42,8 +42,7 @@ def regular(*chunks):
 def test_an_array_of_ten_petabytes_is_opened_and_read_in_no_memory(zarr_format):
     store = {}
     gzarr.zeros((10**9, 10**7), chunks=(10, 10), dtype="u1", store=store, zarr_format=zarr_format)
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         z = gzarr.open(store)
         assert z.nbytes == 10**16
         assert z.nchunks == 10**14
@@ -59,10 +58,7 @@ def test_an_array_of_ten_petabytes_is_opened_and_read_in_no_memory(zarr_format):
         assert "Chunks initialized : 1/100000000000000" in str(z.info)
         z.resize(200, 200)
         assert z.nchunks_initialized == 0
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 1_000_000
+        assert peak() < 1_000_000
 
 
 def test_what_is_too_large_for_memory_is_refused_at_once():

@@ -2,13 +2,13 @@
 
 import gc
 import time
-import tracemalloc
 
 import numpy as np
 import numpy.ma  # np.unique does, which must not count
 import pytest
 
 import gzarr
+from tests.support.memory import traced
 
 SLACK = 1_000_000  # modules, planning, tables of threads, encoded chunks, a batch before it is aligned
 
@@ -16,13 +16,10 @@ SLACK = 1_000_000  # modules, planning, tables of threads, encoded chunks, a bat
 def peak_of(loader):
     """The most memory of NumPy and Python during an epoch, in bytes."""
     gc.collect()
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         for _ in loader:
             pass
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+        return peak()
 
 
 ROWS = [(False, 1, "f8"), (False, 16, None), ("exact", 1, None), ("exact", 16, "f8"), ("blocks", 16, None)]

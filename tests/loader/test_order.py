@@ -1,6 +1,5 @@
 """Orders are bijections, the same everywhere, well mixed, and cost nothing however many samples there are."""
 
-import tracemalloc
 from math import factorial
 
 import numpy as np
@@ -19,6 +18,7 @@ from gzarr.loader.order import (
     make_sampled,
     parse_shuffle,
 )
+from tests.support.memory import traced
 
 
 def everything(order: Order) -> np.ndarray:
@@ -99,11 +99,10 @@ def test_epochs_and_seeds_are_independent() -> None:
 @pytest.mark.parametrize("shuffle", ["exact", "blocks", False])
 def test_a_billion_samples_cost_nothing(shuffle: str) -> None:
     n = 10**9 + 7
-    tracemalloc.start()
-    order = make_order(n, shuffle, runs=16)
-    found = order(np.arange(n - 300, n))
-    assert tracemalloc.get_traced_memory()[1] < 300_000
-    tracemalloc.stop()
+    with traced() as peak:
+        order = make_order(n, shuffle, runs=16)
+        found = order(np.arange(n - 300, n))
+        assert peak() < 300_000
     assert len(np.unique(found)) == 300
     assert found.min() >= 0
     assert found.max() < n

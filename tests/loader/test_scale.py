@@ -1,12 +1,12 @@
 """What it costs to begin with a billion samples, and with very many arrays."""
 
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
 
 import gzarr
+from tests.support.memory import traced
 
 
 @pytest.mark.parametrize("shuffle", ["exact", "blocks"])
@@ -27,10 +27,7 @@ def begun(make):
     start = time.process_time()
     next(iter(make()))
     assert time.process_time() - start < 2
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         batch = next(iter(make()))
-        assert tracemalloc.get_traced_memory()[1] < 200e6
-    finally:
-        tracemalloc.stop()
+        assert peak() < 200e6
     return batch

@@ -2,12 +2,12 @@
 
 import gc
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
 
 import gzarr
+from tests.support.memory import traced
 from tests.support.threads import side_by_side
 from tests.support.values import host
 
@@ -56,17 +56,14 @@ def test_memory_is_that_of_one():
         gc.collect()
         train = make(memory=2_000_000)
         validation = make(train if pool else None, memory=2_000_000)
-        tracemalloc.start()
-        batches = iter(train)
-        for _ in range(4):
+        with traced() as nbytes:
+            batches = iter(train)
+            for _ in range(4):
+                next(batches)
+            for _ in validation:
+                pass
             next(batches)
-        for _ in validation:
-            pass
-        next(batches)
-        try:
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+            return nbytes()
 
     slot = DATA[0].nbytes
     assert peak(pool=False) - peak(pool=True) > 0.5 * len(DATA) * slot

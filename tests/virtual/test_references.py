@@ -2,7 +2,6 @@
 
 import json
 import os
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 import gzarr
 from gzarr.errors import CopyError, MetadataError, MissingExtraError, StoreError
+from tests.support.memory import traced
 
 RNG = np.random.default_rng(0)
 DATA = RNG.integers(0, 99, (30, 41))
@@ -176,11 +176,8 @@ def test_a_million_references_are_opened_in_little_memory(tmp_path: Path) -> Non
     table = pyarrow.table({"path": names, "offset": np.arange(10_000) % 250, "size": np.ones(10_000, "i8")})
     for number in range(100):
         parquet.write_table(table, tmp_path / f"refs.parquet/a/refs.{number}.parq")
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         array = gzarr.open_array(tmp_path / "refs.parquet/a", mode="r")
         assert array[7, 3] == 3
-        assert tracemalloc.get_traced_memory()[1] < 60e6
-    finally:
-        tracemalloc.stop()
+        assert peak() < 60e6
     assert array[999, 998:].tolist() == [248, 249]

@@ -1,7 +1,6 @@
 """Filters with halos over large arrays: what scipy.ndimage gives for the whole array, in bounded memory."""
 
 import re
-import tracemalloc
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 import gzarr
 from gzarr.images import Image, build_pyramid, create_image, depth_of, map_blocks, map_overlap, open_image
+from tests.support.memory import traced
 
 ndi = pytest.importorskip("scipy.ndimage", reason="scipy is the oracle")
 DEVICES = ["cpu", "emulated"]
@@ -370,13 +370,9 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     def wasteful(block: Any) -> Any:
         return (block.astype("f4") * 2).astype("u2")
 
-    tracemalloc.start()
-    try:
+    with traced() as peak:
         map_overlap(wasteful, z, tmp_path / "b", 2, max_nbytes=5 << 20)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 6 << 20
+        assert peak() < 6 << 20
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

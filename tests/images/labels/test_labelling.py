@@ -1,6 +1,5 @@
 """Labels equal SciPy's of the whole array, numbers included, whatever the blocks, chunks and shards."""
 
-import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from unittest import mock
@@ -17,6 +16,7 @@ from gzarr.images import create_image, label, open_image
 from gzarr.images.labels import components, labelling
 from gzarr.images.pyramid.cascade import Cascade
 from gzarr.images.pyramid.downsample import downsample
+from tests.support.memory import traced
 
 
 def masks(seed: int, shape: tuple[int, ...], dtype: str, density: float) -> np.ndarray:
@@ -183,11 +183,9 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     z = gzarr.create_array(tmp_path / "mask", shape=shape, chunks=(8, 128, 128), dtype="?")
     for y, x in np.ndindex(8, 8):
         z[:, y * 128 : y * 128 + 128, x * 128 : x * 128 + 128] = tile
-    tracemalloc.start()
-    label(z, tmp_path / "labels", max_nbytes=4 << 20)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 6 << 20  # encoded bytes in flight besides
+    with traced() as peak:
+        label(z, tmp_path / "labels", max_nbytes=4 << 20)
+        assert peak() < 6 << 20  # encoded bytes in flight besides
     np.testing.assert_array_equal(gzarr.open_array(tmp_path / "labels")[...], ndimage.label(z[...])[0])
 
 
