@@ -5,6 +5,7 @@ import inspect
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -42,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if "_GZARR_COMPLETE" in os.environ:
         _app(None)(prog_name="gzarr")
+    if argv is None:
+        warnings.showwarning = _warn  # type: ignore[assignment]
     try:
         try:
             return _run(sys.argv[1:] if argv is None else list(argv))
@@ -60,6 +63,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C does not wait for threads
         complain(": ".join(("interrupted", *getattr(stop, "__notes__", ()))))
         return 130  # 128 + SIGINT, as shells say it
+
+
+@functools.cache  # that of a reader may come for each of its ways to the same file
+def _warn_once(message: str) -> None:
+    complain(f"warning: {message}")
+
+
+def _warn(message: Warning | str, *_where: object) -> None:
+    """Show a warning as one line, once, without the source of gzarr that Python adds."""
+    _warn_once(str(message))
 
 
 def _run(arguments: list[str]) -> int:

@@ -44,8 +44,9 @@ def from_tiff(
     A file with one image series becomes an array. The levels of a pyramid become a group of arrays "0", "1", ...
     Several series become the groups or arrays "series_0", "series_1", ... Axes become dimension names, tags such as
     description and resolution become attributes, and tiles become chunks. Of a GeoTIFF, the coordinate system and the
-    transform become the attributes ``proj:code`` and ``spatial:transform``, the names of bands ``band_names``, and the
-    nodata value the fill value and the attributes ``nodata`` and ``_FillValue``, which xarray reads.
+    transform become the attributes ``proj:code`` and ``spatial:transform``, the names of bands ``band_names``, scale,
+    offset and unit that all bands share ``scale_factor``, ``add_offset`` and ``units``, and the nodata value the fill
+    value and the attributes ``nodata`` and ``_FillValue``, which xarray reads.
 
     Parameters
     ----------

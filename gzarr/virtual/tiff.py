@@ -29,7 +29,7 @@ from gzarr.storage.extras import require
 from gzarr.virtual.documents import Codec, array_document, codec, group_document
 from gzarr.virtual.store import Chunks, Contents, Reader, one_by_one
 from gzarr.virtual.table import INLINE, MISSING, ChunkTable, cut_run
-from gzarr.virtual.tiff_tags import band_names, geo_attributes, nodata_of, tags_of
+from gzarr.virtual.tiff_tags import band_names, geo_attributes, nodata_of, packing_of, tags_of
 
 #: Positions of the axes of a page in the five that tifffile counts segments by: planes, depth, length, width, samples.
 _PLACE = {"Z": 1, "Y": 2, "X": 3}
@@ -204,6 +204,7 @@ def levels_of(series: Any, objects: list[tuple[Store, str]], name: str) -> list[
         if series.keyframe.is_geotiff:
             whole, here = ([one.shape[one.axes.index(axis)] for axis in "YX"] for one in (series, level))
             attributes = geo_attributes(series.keyframe, (here[0], here[1]), (whole[0] / here[0], whole[1] / here[1]))
+        attributes |= packing_of(series.keyframe)
         nodata = nodata_of(series.keyframe, np.dtype(level.dtype))
         if nodata is not None:
             attributes[NODATA] = fill_to_json(nodata, parse_dtype(level.dtype), 3)

@@ -93,10 +93,32 @@ def parsed_xml(text: str) -> ET.Element | None:
 
 def band_names(page: Any) -> dict[int, str]:
     """The names of bands by number, as GDAL has described them."""
+    return _of_bands(page, "description")
+
+
+def _of_bands(page: Any, role: str) -> dict[int, str]:
+    """What GDAL's metadata say of bands, by number."""
     root = parsed_xml(str(page.tags.valueof("GDAL_METADATA", "")))
     items = () if root is None else root.iter("Item")
-    named = [item for item in items if item.get("role") == "description" and item.text]
+    named = [item for item in items if item.get("role") == role and item.text]
     return {int(item.get("sample", "0")): str(item.text) for item in named if item.get("sample", "0").isdecimal()}
+
+
+def packing_of(page: Any) -> dict[str, Any]:
+    """The attributes scale_factor, add_offset and units of what GDAL says of all bands. Warns where bands differ."""
+    found: dict[str, Any] = {}
+    for role, key, kind in (
+        ("scale", "scale_factor", float),
+        ("offset", "add_offset", float),
+        ("unittype", "units", str),
+    ):
+        values = _of_bands(page, role)
+        if len(values) == page.samplesperpixel and len(set(values.values())) == 1:
+            with suppress(ValueError):
+                found[key] = kind(values[0])
+        elif values:
+            warnings.warn(f"{page.parent.filename}: {key} differs by band ({values}), and is left out", stacklevel=2)
+    return found
 
 
 def pixel_size(page: Any) -> tuple[float, float, str | None] | None:

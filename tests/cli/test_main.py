@@ -116,6 +116,14 @@ def test_errors_are_one_line(
     assert capsys.readouterr().err == line
 
 
+def test_warnings_are_one_line(tmp_path: Path) -> None:
+    gzarr.open_group(tmp_path / "g", mode="w")
+    (tmp_path / "g/lost").symlink_to(tmp_path / "gone")
+    done = run("copy", str(tmp_path / "g"), str(tmp_path / "h"))
+    assert done.returncode == 0
+    assert re.fullmatch(r"gzarr: warning: .*symbolic link.*\n", done.stderr)
+
+
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gzarr, "advise", Mock(side_effect=KeyError("bug")))
     with pytest.raises(KeyError):

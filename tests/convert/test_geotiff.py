@@ -194,3 +194,24 @@ def test_descriptions_of_nothing(tmp_path: Path, text: str) -> None:
     dest = MemoryStore()
     convert.from_tiff(geotiff(tmp_path / "a.tif", HEIGHTS, bands=text), dest, ome=True)
     assert open_image(dest, "r").channels == ()
+
+
+def test_packed_elements_keep_their_meaning(tmp_path: Path) -> None:
+    """Where all bands have the same; no attribute says it of each."""
+
+    def bands(*scales: str) -> str:
+        items = (
+            f'<Item name="SCALE" sample="{n}" role="scale">{scale}</Item>'
+            f'<Item name="UNITTYPE" sample="{n}" role="unittype">K</Item>'
+            for n, scale in enumerate(scales)
+        )
+        return f"<GDALMetadata>{''.join(items)}</GDALMetadata>"
+
+    data = np.arange(8, dtype="u1").reshape(2, 2, 2)
+    convert.from_tiff(geotiff(tmp_path / "a.tif", data, bands=bands("0.5", "0.5")), tmp_path / "a.zarr")
+    array = gzarr.open_array(tmp_path / "a.zarr")
+    assert (array.attrs["scale_factor"], array.attrs["units"], array[-1, 1, 1]) == (0.5, "K", 7)
+    source = geotiff(tmp_path / "b.tif", data, bands=bands("0.5", "2"))
+    with pytest.warns(UserWarning, match="b.tif: scale_factor differs by band"):
+        convert.from_tiff(source, tmp_path / "b.zarr")
+    assert "scale_factor" not in gzarr.open_array(tmp_path / "b.zarr").attrs
