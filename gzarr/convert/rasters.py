@@ -19,7 +19,7 @@ from gzarr.images.image import Image, open_image
 from gzarr.images.named_data import LazyVolume
 from gzarr.images.ome.axes import letters
 from gzarr.indexing.regions import Region
-from gzarr.metadata.conventions import missing_data_of, nodata_of
+from gzarr.metadata.conventions import MASK, decode_mask, missing_data_of, nodata_of
 from gzarr.storage.extras import require
 
 #: Units of the coordinates of maps, and how far from regular ones they may be, in parts of a step.
@@ -103,25 +103,47 @@ def place_of(source: Any) -> tuple[dict[str, Any], bool]:
     group, name = around(source)
     array = group.get(name)
     names = array.lazy.dimension_names if isinstance(array, Array) and array.ndim in (2, 3) else None
-    x, y = (names and _along(group.get(names[letters(names).index(axis)] or ""), axis) for axis in "xy")
+    if not names:
+        return {}, False
+    mapping = getattr(group.get(str(array.attrs.get("grid_mapping"))), "attrs", {})
+    code = mapping.get("crs_wkt", mapping.get("spatial_ref"))  # as older GDAL has it
+    x, y = (_along(group.get(names[letters(names).index(axis)] or ""), axis, str(code)) for axis in "xy")
     if not x or not y:
         return {}, False
-    mapping = group.get(str(array.attrs.get("grid_mapping")))
     transform = [x[2], 0, x[0] - x[2] / 2, 0, -abs(y[2]), max(y[:2]) + abs(y[2]) / 2]
-    code = getattr(mapping, "attrs", {}).get("crs_wkt", x[3])
-    return {"spatial:transform": transform, "proj:code": code}, y[2] > 0
+    return {"spatial:transform": transform, "proj:code": code or x[3]}, y[2] > 0
 
 
-def _along(found: Any, axis: str) -> tuple[float, float, float, str | None] | None:
+def _along(found: Any, axis: str, crs: str) -> tuple[float, float, float, str | None] | None:
     """The ends of regular coordinates of a map, their step, and what degrees mean; None for others."""
-    is_array = isinstance(found, Array) and found.ndim == 1 and found.size > 1 and found.dtype.kind in "iuf"
-    is_degree = is_array and re.fullmatch(_DEGREES[axis], str(found.attrs.get("units")))
-    if not is_array or not (is_degree or found.attrs.get("standard_name") == f"projection_{axis}_coordinate"):
+    if not (isinstance(found, Array) and found.ndim == 1 and found.size > 1 and found.dtype.kind in "iuf"):
         return None
-    values = found[...].astype("f8")
+    unit, is_projected = (
+        str(found.attrs.get("units")),
+        found.attrs.get("standard_name") == f"projection_{axis}_coordinate",
+    )
+    is_degree = re.fullmatch(_DEGREES[axis], unit)
+    if not is_degree and (not is_projected or unit.startswith("rad")):  # angles of a satellite's view
+        return None
+    values = found[...] * np.float64(found.attrs.get("scale_factor", 1)) + found.attrs.get("add_offset", 0)
+    if is_degree and axis == "x" and values.min() > 180:
+        values -= 360
+    elif re.match("k(ilo)?m", unit) and "kilomet" not in crs:  # the system's unit is the metre
+        values *= 1000
     steps = np.diff(values)
     is_regular = np.ptp(steps) <= _TOLERANCE * abs(steps.mean()) > 0
     return (*values[[0, -1]].tolist(), steps.mean().item(), "EPSG:4326" if is_degree else None) if is_regular else None
+
+
+def _nodata(array: Array) -> Any:
+    """The value for missing data that GDAL can keep; None without one."""
+    meta = array.metadata
+    values = [one.item() for one in (nodata_of(meta), *missing_data_of(meta).values) if one is not None]
+    with suppress(ValueError, TypeError):  # of attributes that are no numbers
+        if not values and np.isnan(decode_mask(meta.attributes.get(MASK, array.fill_value), array.dtype)):
+            return np.nan
+    # rasterio takes integers for floats
+    return next((one for one in values if not isinstance(one, int) or abs(one) < 1 << 53), None)
 
 
 def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = False, **kwargs: Any) -> None:
@@ -160,8 +182,7 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
         a, b, x, c, d, y = attributes["spatial:transform"][:6]
         profile["transform"] = rasterio.Affine(a, b, x - middle * (a + b), c, d, y - middle * (c + d))
     names = attributes.get("band_names") or _labels(source, found)
-    missing = (nodata_of(base.metadata), *missing_data_of(base.metadata).values)
-    profile["nodata"] = next((value.item() for value in missing if value is not None), None)
+    profile["nodata"] = _nodata(base)
     with replacing(path, overwrite=overwrite) as partial:
         plain = f"{partial}.plain.tif"
         try:
@@ -170,7 +191,8 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
                     file.set_band_description(band, name or "")
                 for key, said in (("scale_factor", "scales"), ("add_offset", "offsets"), ("units", "units")):
                     if key in attributes:
-                        setattr(file, said, (attributes[key],) * file.count)
+                        value = attributes[key]
+                        setattr(file, said, (str(value) if key == "units" else value,) * file.count)
                 for _, window in file.block_windows(1):
                     y, x = window.toslices()
                     block = np.asarray(array[(..., y, x)])

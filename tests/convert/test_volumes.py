@@ -162,31 +162,34 @@ def test_geotiff_of_axes_of_any_name(tmp_path: Path, names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "units", "crs"),
+    ("y", "units", "crs", "fill"),
     [
-        (np.arange(50, 10, -1.0), ("degrees_north", "degrees_east"), "EPSG:4326"),
-        (np.arange(11.0, 51), ("degreeN", "degree_E"), "EPSG:4326"),
-        (np.arange(11.0, 51), ("m", "m"), "EPSG:32633"),
+        (np.arange(50, 10, -1.0), ("degrees_north", "degrees_east"), "EPSG:4326", 99),
+        (np.arange(11.0, 51), ("degreeN", "degree_E"), "EPSG:4326", 1 << 60),
+        (np.arange(11, 51), ("m", "km"), "EPSG:32633", float("nan")),
     ],
 )
-def test_coordinates_say_where_a_geotiff_lies(tmp_path: Path, y: Any, units: tuple[str, str], crs: str) -> None:
-    """As GDAL reads them: the first row is the northernmost, values stay packed."""
+def test_coordinates_say_where_a_geotiff_lies(tmp_path: Path, y: Any, units: Any, crs: str, fill: float) -> None:
+    """As GDAL reads them: the first row is the northernmost, east of 180 degrees is west, values stay packed."""
     rasterio = pytest.importorskip("rasterio")
     group = gzarr.open_group(tmp_path / "a.zarr", mode="w")
-    for name, values, unit in zip("yx", (y, np.arange(0, 100, 2, "f4")), units, strict=True):
-        said = {"units": unit} | ({"standard_name": f"projection_{name}_coordinate"} if unit == "m" else {})
+    packed = {"scale_factor": 0.002 if units[1] == "km" else 2.0, "add_offset": 0.0 if units[1] == "km" else 360.0}
+    for name, values, unit in zip("yx", (y, np.arange(50, dtype="i2")), units, strict=True):
+        said = {"units": unit} | ({"standard_name": f"projection_{name}_coordinate"} if unit[-1] == "m" else {})
+        said |= packed if name == "x" else {}
         group.create_array(name, data=values, dimension_names=[name], attributes=said)
-    group.create_array("crs", data=0, attributes={"crs_wkt": rasterio.CRS.from_string(crs).to_wkt()})
-    told = {"scale_factor": 0.5, "_FillValue": 99, "units": "K"} | ({"grid_mapping": "crs"} if crs[-1] == "3" else {})
-    data = RNG.integers(0, 99, (40, 50), "u1")
+    group.create_array("crs", data=0, attributes={"spatial_ref": rasterio.CRS.from_string(crs).to_wkt()})
+    told = {"scale_factor": 0.5, "_FillValue": fill, "units": 1} | ({"grid_mapping": "crs"} if crs[-1] == "3" else {})
+    data = RNG.integers(0, 99, (40, 50)).astype("f4" if fill != fill else "u8" if fill > 99 else "u1")
     group.create_array("t", data=data, dimension_names=["y", "x"], attributes=told)
     assert main(["convert", str(tmp_path / "a.zarr/t"), str(tmp_path / "a.tif")]) == 0
     to_geotiff(group["t"], tmp_path / "a.tif", overwrite=True)
     with rasterio.open(tmp_path / "a.tif") as file:
         np.testing.assert_array_equal(file.read(1), data if y[0] > y[1] else data[::-1])
-        assert (file.transform, file.crs) == (rasterio.Affine(2, 0, -1, 0, -1, 50.5), crs)
-        assert (file.nodata, file.scales, file.offsets, file.units) == (99, (0.5,), (0,), ("K",))
-    group["y"][3] = 12.5
+        assert (file.crs, file.scales, file.offsets, file.units) == (crs, (0.5,), (0,), ("1",))
+        np.testing.assert_allclose(file.transform[:6], (2, 0, -1, 0, -1, 50.5), atol=1e-12)
+        np.testing.assert_equal(file.nodata, None if fill == 1 << 60 else fill)  # which rasterio would not keep
+    group["y"].attrs["units"] = "rad"
     with pytest.warns(UserWarning, match="no place for y, x, scale_factor"):
         assert main(["convert", str(tmp_path / "a.zarr/t"), str(tmp_path / "b.tif")]) == 0
 
