@@ -24,6 +24,8 @@ from gzarr.metadata.conventions import ATTRIBUTE, MASK, UNLIMITED, decode_mask, 
 from gzarr.storage.extras import require
 
 _LOCK = new_lock()
+#: Attributes of elements, which have the type of their variable (CF conventions 1.11, sections 2.5.1 and 3.5).
+_OF_ELEMENTS = {"missing_value", "valid_min", "valid_max", "valid_range", "flag_values", "flag_masks"}
 #: NumPy's units of time, as netCDF writes them.
 _UNITS = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes"}
 _UNITS |= {"h": "hours", "D": "days"}
@@ -166,6 +168,7 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
     variable.set_auto_maskandscale(False)
     variable.set_auto_chartostring(False)
     _set_attributes(variable, {**attributes, **extra})
+    _type_attributes(variable, attributes, plain)
 
     def put(region: Region, data: Any) -> None:
         values = convert(data)
@@ -173,6 +176,18 @@ def _write_variable(dataset: Any, path: str, array: Array, compression: str | No
             variable[region] = values
 
     write_regions(source, put, tuple(chunks))
+
+
+def _type_attributes(variable: Any, attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
+    """Set those attributes anew that have the type of their variable, where it holds their values."""
+    for key in _OF_ELEMENTS & attributes.keys():
+        given = np.asarray(attributes[key])
+        # floats of packed integers are limits of what is unpacked
+        if dtype.kind in "iuf" and (given.dtype.kind in "iu" or (given.dtype.kind, dtype.kind) == ("f", "f")):
+            with np.errstate(over="ignore"):
+                value = given.astype(dtype)
+            if np.array_equal(value, given, equal_nan=True):
+                variable.setncattr(key, value)
 
 
 def _require_dimension(group: Any, name: str, extent: int, what: str) -> None:

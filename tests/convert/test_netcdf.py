@@ -35,6 +35,7 @@ def make_file(path, format="NETCDF4"):
         lat[:] = [-45, 0, 0, 45]
         packed = file.createVariable("packed", "i2", ("time", "lat", "lon"), fill_value=-999)
         packed.scale_factor, packed.add_offset, packed.missing_value = 0.5, 10.0, np.int16(-999)
+        packed.flag_values = np.array([1, 2], "i2")
         packed[:] = np.ma.masked_equal(np.arange(72).reshape(3, 4, 6) * 0.5 + 10, 13.5)
         nan = file.createVariable("nan", "f4", ("lat", "lon"), fill_value=np.nan)
         nan[:] = np.where(np.arange(24).reshape(4, 6) == 5, np.nan, 1.5)
@@ -96,6 +97,8 @@ def test_the_way_back_gives_the_same_file(tmp_path, zarr_format):
                 other = after.variables[name]
                 assert (other.dimensions, other.dtype) == (variable.dimensions, variable.dtype)
                 assert set(other.ncattrs()) == set(variable.ncattrs()), name
+                for key, value in vars(variable).items():  # of the same type, as CF wants
+                    assert np.asarray(getattr(other, key)).dtype == np.asarray(value).dtype, key
                 assert np.ma.allequal(other[...], variable[...]), name
                 assert np.array_equal(np.ma.getmaskarray(other[...]), np.ma.getmaskarray(variable[...])), name
 
