@@ -12,6 +12,7 @@ Source: zarr 2.18 and zarr-python 3, whose ``.zmetadata`` (``zarr_consolidated_f
 (kind "inline") these are; neither is part of a specification.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
@@ -22,6 +23,7 @@ from gzarr.indexing.keys import join_path
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.storage.base import Buffer, Request, Store
 from gzarr.storage.changing import change_object
+from gzarr.storage.rules import DOCUMENTS
 
 #: Where zarr 2 puts the documents unless it is told otherwise.
 DEFAULT_KEY = ".zmetadata"
@@ -132,10 +134,21 @@ def collect(store: Store, path: str, *, deep: bool = True) -> Documents:
             if value is not None:
                 found[key] = parse_json(value, f"{store}: {join_path(path, key)}")
         groups = [node for node in level if deep and is_group(found, node)]
-        level = [join_path(node, name) for node in groups for name in store.list_dir(join_path(path, node))[1]]
+        level = [join_path(node, name) for node in groups for name in list_paths(store, join_path(path, node))]
     for document in found.values():
         document.pop(FIELD, None)
     return found
+
+
+def list_paths(store: Store, path: str) -> list[str]:
+    """Names of the paths directly below a group, sorted, with a warning for links to nothing, as for lost members."""
+    objects, paths = store.list_dir(path)
+    for name in set(objects) - DOCUMENTS if store.files is not None else ():
+        try:
+            store.getsize(join_path(path, name))
+        except StoreError as error:
+            warnings.warn(f"{join_path(str(store), path)}: a member may be lost: {error}", stacklevel=2)
+    return paths
 
 
 def is_group(documents: Documents, node: str) -> bool:

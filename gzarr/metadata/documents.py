@@ -1,16 +1,15 @@
 """Finds, reads and writes the metadata documents of a node in a store, in either format."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
 from gzarr.codecs.spec import CodecSpec
-from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError, StoreError
+from gzarr.errors import ArrayNotFoundError, ContainsArrayError, GroupNotFoundError, NodeNotFoundError
 from gzarr.errors.escaping import escaped
 from gzarr.indexing.keys import join_path
 from gzarr.metadata import v2, v3
-from gzarr.metadata.consolidated import refresh
+from gzarr.metadata.consolidated import list_paths, refresh
 from gzarr.metadata.fields import dump_json, parse_json
 from gzarr.metadata.model import ArrayMeta, GroupMeta, NodeMeta, ZarrFormat
 from gzarr.metadata.occupied import occupant
@@ -357,12 +356,7 @@ def descendants(
 
 
 def _names_below(store: Store, path: str) -> Iterator[Sequence[str]]:
-    objects, names = store.list_dir(path)
-    for name in objects if store.files is not None else ():
-        try:
-            store.getsize(join_path(path, name))
-        except StoreError as error:  # a link to nothing, in the place of a member
-            warnings.warn(f"{join_path(str(store), path)}: a member may be lost: {error}", stacklevel=2)
+    names = list_paths(store, path)
     return (names[start : start + _MEMBERS_AT_ONCE] for start in range(0, len(names), _MEMBERS_AT_ONCE))
 
 
