@@ -53,7 +53,9 @@ class Scale(NamedTuple):
         """What an array says; nothing of times, which have their unit."""
         if array.dtype.kind in "mM":
             return cls()
-        attributes = array.attrs.asdict()
+        from gzarr.virtual.netcdf4 import attributes_of
+
+        attributes = attributes_of(array.attrs.asdict())
         factor, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
         if not (isinstance(factor, (int, float)) and isinstance(offset, (int, float)) and factor):
             factor, offset = 1, 0

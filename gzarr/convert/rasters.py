@@ -21,6 +21,7 @@ from gzarr.images.ome.axes import letters
 from gzarr.indexing.regions import Region
 from gzarr.metadata.conventions import MASK, decode_mask, missing_data_of, nodata_of
 from gzarr.storage.extras import require
+from gzarr.virtual.netcdf4 import attributes_of
 
 #: Units of the coordinates of maps, and how far from regular ones they may be, in parts of a step.
 _DEGREES = {"x": "degrees?_?(E|east)", "y": "degrees?_?(N|north)"}
@@ -105,7 +106,8 @@ def place_of(source: Any) -> tuple[dict[str, Any], bool]:
     names = array.lazy.dimension_names if isinstance(array, Array) and array.ndim in (2, 3) else None
     if not names:
         return {}, False
-    mapping = getattr(group.get(str(array.attrs.get("grid_mapping"))), "attrs", {})
+    grid = group.get(str(attributes_of(array.attrs).get("grid_mapping")))
+    mapping = attributes_of(getattr(grid, "attrs", {}))
     code = mapping.get("crs_wkt", mapping.get("spatial_ref"))  # as older GDAL has it
     x, y = (_along(group.get(names[letters(names).index(axis)] or ""), axis, str(code)) for axis in "xy")
     if not x or not y:
@@ -118,14 +120,12 @@ def _along(found: Any, axis: str, crs: str) -> tuple[float, float, float, str | 
     """The ends of regular coordinates of a map, their step, and what degrees mean; None for others."""
     if not (isinstance(found, Array) and found.ndim == 1 and found.size > 1 and found.dtype.kind in "iuf"):
         return None
-    unit, is_projected = (
-        str(found.attrs.get("units")),
-        found.attrs.get("standard_name") == f"projection_{axis}_coordinate",
-    )
+    said = attributes_of(found.attrs)
+    unit, is_projected = str(said.get("units")), said.get("standard_name") == f"projection_{axis}_coordinate"
     is_degree = re.fullmatch(_DEGREES[axis], unit)
     if not is_degree and (not is_projected or unit.startswith("rad")):  # angles of a satellite's view
         return None
-    values = found[...] * np.float64(found.attrs.get("scale_factor", 1)) + found.attrs.get("add_offset", 0)
+    values = found[...] * np.float64(said.get("scale_factor", 1)) + said.get("add_offset", 0)
     if is_degree and axis == "x" and values.min() > 180:
         values -= 360
     elif re.match("k(ilo)?m", unit) and "kilomet" not in crs:  # the system's unit is the metre
@@ -170,7 +170,7 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     base = found.levels[0].to("cpu")
     if base.ndim not in (2, 3):
         raise CopyError(f"{base.store_path} has {base.ndim} axes: a GeoTIFF has two, and bands")
-    attributes = base.attrs.asdict()
+    attributes = attributes_of(base.attrs.asdict())
     place, is_turned = ({}, False) if "spatial:transform" in attributes else place_of(source)
     attributes |= place
     array = base.lazy.flip(-2) if is_turned else base
@@ -181,7 +181,7 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
         middle = 0.5 if attributes.get("spatial:registration") == "node" else 0.0  # GDAL's is that of the corner
         a, b, x, c, d, y = attributes["spatial:transform"][:6]
         profile["transform"] = rasterio.Affine(a, b, x - middle * (a + b), c, d, y - middle * (c + d))
-    names = attributes.get("band_names") or _labels(source, found)
+    names = base.attrs.get("band_names") or _labels(source, found)
     profile["nodata"] = _nodata(base)
     with replacing(path, overwrite=overwrite) as partial:
         plain = f"{partial}.plain.tif"

@@ -47,5 +47,5 @@ def axes_of_variables(datasets: Sequence[Any]) -> dict[str, tuple[tuple[str, ...
 
 
 def attributes_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as netCDF-4 has them: one number is no list."""
+    """Attributes as netCDF-4 has them: one value is no list, as it often is in HDF5."""
     return {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in attributes.items()}

@@ -119,7 +119,7 @@ def test_a_group_and_text_have_none(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_packed_data_are_unpacked_and_missing_ones_left_out(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    attributes = {"scale_factor": -0.5, "add_offset": 10, "units": "K", "_FillValue": -1}
+    attributes = {"scale_factor": [-0.5], "add_offset": 10, "units": ["K"], "_FillValue": -1}  # as in HDF5
     gzarr.create_array(path, data=np.array([-1, 2, 4], "i2"), attributes=attributes, overwrite=True)
     assert main(["stats", path]) == 0
     assert " : 8.0 K\nMaximum            : 9.0 K\nMean               : 8.5 K" in capsys.readouterr().out

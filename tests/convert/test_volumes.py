@@ -175,11 +175,12 @@ def test_coordinates_say_where_a_geotiff_lies(tmp_path: Path, y: Any, units: Any
     group = gzarr.open_group(tmp_path / "a.zarr", mode="w")
     packed = {"scale_factor": 0.002 if units[1] == "km" else 2.0, "add_offset": 0.0 if units[1] == "km" else 360.0}
     for name, values, unit in zip("yx", (y, np.arange(50, dtype="i2")), units, strict=True):
-        said = {"units": unit} | ({"standard_name": f"projection_{name}_coordinate"} if unit[-1] == "m" else {})
+        said = {"units": [unit] if name == "y" else unit}  # as in HDF5
+        said |= {"standard_name": f"projection_{name}_coordinate"} if unit[-1] == "m" else {}
         said |= packed if name == "x" else {}
         group.create_array(name, data=values, dimension_names=[name], attributes=said)
     group.create_array("crs", data=0, attributes={"spatial_ref": rasterio.CRS.from_string(crs).to_wkt()})
-    told = {"scale_factor": 0.5, "_FillValue": fill, "units": 1} | ({"grid_mapping": "crs"} if crs[-1] == "3" else {})
+    told = {"scale_factor": [0.5], "_FillValue": fill, "units": 1} | ({"grid_mapping": "crs"} if crs[-1] == "3" else {})
     data = RNG.integers(0, 99, (40, 50)).astype("f4" if fill != fill else "u8" if fill > 99 else "u1")
     group.create_array("t", data=data, dimension_names=["y", "x"], attributes=told)
     assert main(["convert", str(tmp_path / "a.zarr/t"), str(tmp_path / "a.tif")]) == 0
@@ -189,7 +190,7 @@ def test_coordinates_say_where_a_geotiff_lies(tmp_path: Path, y: Any, units: Any
         assert (file.crs, file.scales, file.offsets, file.units) == (crs, (0.5,), (0,), ("1",))
         np.testing.assert_allclose(file.transform[:6], (2, 0, -1, 0, -1, 50.5), atol=1e-12)
         np.testing.assert_equal(file.nodata, None if fill == 1 << 60 else fill)  # which rasterio would not keep
-    group["y"].attrs["units"] = "rad"
+    group["y"].attrs["units"] = ["rad"]
     with pytest.warns(UserWarning, match="no place for y, x, scale_factor"):
         assert main(["convert", str(tmp_path / "a.zarr/t"), str(tmp_path / "b.tif")]) == 0
 
