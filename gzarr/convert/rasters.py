@@ -173,7 +173,8 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
     attributes = attributes_of(base.attrs.asdict())
     place, is_turned = ({}, False) if "spatial:transform" in attributes else place_of(source)
     attributes |= place
-    array = base.lazy.flip(-2) if is_turned else base
+    array = base.lazy.flip(-2) if is_turned else base.lazy
+    array = array.astype({"?": "u1", "e": "f4"}.get(base.dtype.char, base.dtype))  # GDAL has no smaller ones
     profile: dict[str, Any] = {"driver": "GTiff", "tiled": True, "bigtiff": "if_safer", "dtype": array.dtype.name}
     profile |= dict(zip(("height", "width"), array.shape[-2:], strict=True))
     profile |= {"count": array.shape[0] if array.ndim == 3 else 1, "crs": attributes.get("proj:code")}
@@ -190,8 +191,8 @@ def to_geotiff(source: Any, path: str | os.PathLike[str], *, overwrite: bool = F
                 for band, name in zip(file.indexes, names, strict=False):
                     file.set_band_description(band, name or "")
                 for key, said in (("scale_factor", "scales"), ("add_offset", "offsets"), ("units", "units")):
-                    if key in attributes:
-                        value = attributes[key]
+                    value = attributes.get(key)
+                    if value is not None:
                         setattr(file, said, (str(value) if key == "units" else value,) * file.count)
                 for _, window in file.block_windows(1):
                     y, x = window.toslices()
