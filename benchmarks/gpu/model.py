@@ -1,6 +1,6 @@
 """Predicts how fast GPUs will read, from measured costs of the host and stated rates of devices. None of it ran on one.
 
-    python -m benchmarks.gpu.host --against TREE --out benchmarks/results/gpu-host.json
+    python -m benchmarks.gpu.host --out benchmarks/results/gpu-host.json
     python -m tests.gpu.ptx --out benchmarks/results/gpu-kernels.json
     python -m benchmarks.gpu.model
 
@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -183,22 +182,15 @@ def with_predictions(page: str, text: str) -> str:
     return f"{before}{START}\n{text}\n{END}{after}"
 
 
-def costs_of(result: dict[str, Any], tree: str = "after") -> list[Costs]:
+def costs_of(result: dict[str, Any]) -> list[Costs]:
     """The costs of reads that were measured."""
     found = []
     for row in result["rows"]:
-        if row["tree"] == tree and row["direction"] == "read" and row["lock"] is not None:
+        if row["tree"] == "after" and row["direction"] == "read" and row["lock"] is not None:
             lock, cpu, floor = (row[name] * 1e-6 for name in ("lock", "cpu", "floor"))
             about = (row[name] for name in ("layout", "codec", "chunk_nbytes", "encoded_nbytes", "streams"))
             found.append(Costs(*about, min(lock, cpu), max(cpu - lock, floor), floor))
     return found
-
-
-class Design(NamedTuple):
-    """What the model takes from a version of gzarr: how it cuts batches, and by codec, how it places chunks."""
-
-    batch_chunks: Callable[[Gpu, Costs, int], int]
-    placing: dict[str, Kernel]
 
 
 def batch_chunks(gpu: Gpu, costs: Costs, n: int) -> int:
@@ -210,34 +202,24 @@ def batch_chunks(gpu: Gpu, costs: Costs, n: int) -> int:
     return backend.batch_nchunks(io.only_chain, n, costs.chunk_nbytes, writing=False)
 
 
-def batch_chunks_before(gpu: Gpu, costs: Costs, n: int) -> int:
-    """How many it took before: those of a sixth of a slot's memory; three slots had an eighth of the device's."""
-    return max(min(gpu.memory_nbytes // 8 // 3 // 6, 1 << 30) // costs.chunk_nbytes, 1)
-
-
-#: The version that costs are compared with.
-BEFORE = Design(
-    batch_chunks_before,
-    {"none": Kernel(500, 0.5, 0.53), "zstd": Kernel(500, 0.5, 0.53), "blosc-lz4": Kernel(657, 0.62, 0.53)},
-)
-
-
-def design_now(kernels: dict[str, Any]) -> Design:
-    """The present version. kernels: what `python -m tests.gpu.ptx --out` wrote."""
+def placing_of(kernels: dict[str, Any]) -> dict[str, Kernel]:
+    """How chunks are placed, by codec. kernels: what `python -m tests.gpu.ptx --out` wrote."""
     found: dict[str, Kernel] = {}
     for codec, case in PLACED.items():
         # A part that is missing is filled by a kernel that loads nothing.
         row = max((row for row in kernels["costs"] if row["case"] == case), key=lambda row: row["load_sectors"])
         found[codec] = Kernel(*(row[name] for name in Kernel._fields))
-    return Design(batch_chunks, found)
+    return found
 
 
-def predict(gpu: Gpu, costs: Costs, design: Design, nbytes: int = READ_NBYTES, cores: int = CORES) -> Prediction:
+def predict(
+    gpu: Gpu, costs: Costs, placing: dict[str, Kernel], nbytes: int = READ_NBYTES, cores: int = CORES
+) -> Prediction:
     """Predict a read of a whole array."""
     n = -(-nbytes // costs.chunk_nbytes)
-    sizes = batches_of(n, design.batch_chunks(gpu, costs, n))
+    sizes = batches_of(n, batch_chunks(gpu, costs, n))
     at_once = min(n, sum(sizes[:N_PIPELINE_SLOTS]))
-    rate = placement_rate(gpu, design.placing[costs.codec])
+    rate = placement_rate(gpu, placing[costs.codec])
     seconds = pipelined([batch(gpu, costs, k, at_once, cores, rate) for k in sizes], N_PIPELINE_SLOTS)
     raw = max(n * costs.floor / cores, n * costs.encoded_nbytes / gpu.link / 1e9)
     bare = n * decode_s(gpu, costs, n)
@@ -252,7 +234,7 @@ def predicted(name: str, codec: str, layout: str, chunk_nbytes: int, nbytes: int
     result, kernels = (json.loads((ROOT / "benchmarks" / "results" / path).read_text()) for path in MEASURED)
     of_array = (costs for costs in costs_of(result) if _key(costs) == (chunk_nbytes, layout, codec))
     costs = next(of_array, None)
-    return None if gpu is None or costs is None else predict(gpu, costs, design_now(kernels), nbytes, cores).read
+    return None if gpu is None or costs is None else predict(gpu, costs, placing_of(kernels), nbytes, cores).read
 
 
 def batches_of(n: int, most: int) -> list[int]:
@@ -300,32 +282,29 @@ def pipelined(batches: list[BatchContext], n_pipeline_slots: int) -> float:
 
 def tables(result: dict[str, Any], kernels: dict[str, Any]) -> str:
     """The page's tables: every case on the first device, and a line for each device."""
-    design = design_now(kernels)
-    now, before = costs_of(result), {_key(costs): costs for costs in costs_of(result, "before")}
-    head = ["chunk", "layout", "codec", "lock before, us", "now", "other CPU before, us", "now"]
-    lines = [[*head, "GB/s before", "now", "limit", "share"]]
+    placing = placing_of(kernels)
+    now = costs_of(result)
+    lines = [["chunk", "layout", "codec", "lock, us", "other CPU, us", "GB/s", "limit", "share"]]
     for costs in sorted(now, key=_key):
-        both = (before.get(_key(costs), costs), costs)
-        found, old = predict(GPUS[0], costs, design), predict(GPUS[0], both[0], BEFORE)
+        found = predict(GPUS[0], costs, placing)
         cells = [size(costs.chunk_nbytes), costs.layout, costs.codec]
-        cells += [f"{one.lock * 1e6:.1f}" for one in both] + [f"{one.besides * 1e6:.1f}" for one in both]
-        rates = (old.read, found.read, min(found.raw, found.bare))
-        lines.append([*cells, *(f"{rate:.1f}" for rate in rates), f"{found.share:.2f}"])
+        numbers = (costs.lock * 1e6, costs.besides * 1e6, found.read, min(found.raw, found.bare))
+        lines.append([*cells, *(f"{number:.1f}" for number in numbers), f"{found.share:.2f}"])
     reach = [["device", "layout", *(f"{codec}, from" for codec in SHOWN), "least share of 1 GiB reads"]]
     for gpu in GPUS:
         for layout in LAYOUTS:
             some = [costs for costs in now if costs.layout == layout]
-            cells = [_from_where([c for c in some if c.codec == codec], gpu, design, READ_NBYTES) for codec in SHOWN]
-            least = min(predict(gpu, c, design, 1 << 30).share for c in some if c.chunk_nbytes >= LEAST_NBYTES)
+            cells = [_from_where([c for c in some if c.codec == codec], gpu, placing, READ_NBYTES) for codec in SHOWN]
+            least = min(predict(gpu, c, placing, 1 << 30).share for c in some if c.chunk_nbytes >= LEAST_NBYTES)
             reach.append([gpu.name, layout, *cells, f"{least:.2f}"])
     return f"{_table(lines)}\n\n{_table(reach)}"
 
 
-def _from_where(some: list[Costs], gpu: Gpu, design: Design, nbytes: int) -> str:
+def _from_where(some: list[Costs], gpu: Gpu, placing: dict[str, Kernel], nbytes: int) -> str:
     """The smallest chunk from which on every share reaches the goal."""
     shares: dict[int, float] = {}
     for costs in some:
-        share = predict(gpu, costs, design, nbytes).share
+        share = predict(gpu, costs, placing, nbytes).share
         shares[costs.chunk_nbytes] = min(share, shares.get(costs.chunk_nbytes, share))
     reached = None
     for chunk in sorted(shares, reverse=True):

@@ -39,6 +39,11 @@ _IN_WINDOWS, _IN_PIECES, _PIECE_NBYTES = 64, 128, 64
 #: Numbers of units are below this.
 _LIMIT = 1 << 31
 
+#: Descriptors depend on addresses modulo 16, and have them added. Batches of more kinds of parts are described anew.
+_WITHIN, _MOST_ALIKE, _MOST_KNOWN = UNIT_NBYTES - 1, 64, 1 << 12
+#: Odd numbers, by which kinds of parts are told apart, and then compared.
+_MIXED = np.random.default_rng(0).integers(1 << 62, size=256) | 1
+
 Column = NDArray[np.int64]
 
 
@@ -90,6 +95,8 @@ def runs(source: Column, target: Column, n: int | Column, nbytes: int) -> Boxes:
     return Boxes(source, none, target, none[None] + n, along, along, nbytes, lists, lists, none[:0])
 
 
+#: By kind of parts, descriptors without addresses, and modes.
+_KNOWN: dict[tuple[int, int, bytes], tuple[NDArray[np.uint32], int]] = {}
 _PER_PART = tuple(field.name for field in fields(Boxes) if field.name not in ("nbytes", "lists"))
 
 
@@ -176,7 +183,37 @@ def shuffling(mode: int, typesize: int, blocksize: int, nbytes: int) -> tuple[in
 
 
 def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
-    """Make the descriptors of parts. swap_unit: bytes of the numbers whose order is reversed, or 0."""
+    """Make the descriptors of parts. swap_unit: bytes of the numbers whose order is reversed, or 0.
+
+    Most parts are alike but for where they are, in a batch and from batch to batch, and have a descriptor already.
+    """
+    boxed = (*boxes.counts, *boxes.source_strides, *boxes.target_strides)
+    where = ((boxes.source == 0), boxes.source & _WITHIN, boxes.target & _WITHIN, boxes.start)
+    keys = np.stack((*where, *shuffles, *boxed), axis=1, dtype=np.int64)
+    _, first, number = np.unique(keys @ _MIXED[: keys.shape[1]], return_index=True, return_inverse=True)
+    if first.size > _MOST_ALIKE or boxes.lists.size or (keys[first][number] != keys).any():
+        return _describe(boxes, shuffles, swap_unit)
+    names = [(boxes.nbytes, swap_unit, key.tobytes()) for key in keys[first]]
+    found = [_KNOWN.get(name) for name in names]
+    new = [k for k, one in enumerate(found) if one is None]
+    if new:
+        some = first[new]
+        made = _describe(boxes.take(some), shuffles.take(some), swap_unit)
+        made.table.view(np.uint64)[:, :2] -= np.stack((boxes.source, boxes.target), axis=1)[some].view(np.uint64)
+        if len(_KNOWN) > _MOST_KNOWN:
+            _KNOWN.clear()
+        for k, one in zip(new, zip(made.table, made.mode.tolist(), strict=True), strict=True):
+            found[k] = _KNOWN[names[k]] = one
+    tables, modes = zip(*(one for one in found if one is not None), strict=True)
+    table = np.stack(tables)[number]
+    addresses = table.view(np.uint64)
+    addresses[:, 0] += boxes.source.view(np.uint64)
+    addresses[:, 1] += boxes.target.view(np.uint64)
+    return Descriptors(table, np.array(modes, np.int64)[number])
+
+
+def _describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
+    """Make the descriptors of parts, each by itself."""
     missing = boxes.source == 0  # may be read in any order
     strides, lists = np.where(missing, boxes.target_strides, boxes.source_strides), boxes.source_lists.copy()
     lists[:, missing] = -1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN
+from gzarr.gpu.kernels import BIT_SHUFFLED, BYTE_SHUFFLED, PLAIN, parts
 from gzarr.gpu.kernels.parts import TOO_LARGE, TOO_NARROW, Boxes, Shuffles, cut, describe, divisors, plain_shuffles
 
 KIND, TASKS, LEVELS, PER_RUN, APART, EACH = 4, 5, 6, 7, 48, 50
@@ -155,3 +155,40 @@ def test_pieces_of_parts_that_reach_far_are_few() -> None:
     assert ends[-1] == n
     assert np.array_equal(pieces.start, 2 * (ends - pieces.counts[0]))
     assert np.array_equal(pieces.target, 4097 + pieces.start // 2)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Boxes, Shuffles, int]:
+    n, axes = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    kinds = draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))  # of which some parts have the same
+
+    def of_kinds(values: st.SearchStrategy[int]) -> np.ndarray:
+        return np.array(draw(st.lists(values, min_size=3, max_size=3)), np.int64)[kinds]
+
+    strides = st.sampled_from([0, 1, 2, 4, 12, 48, 64, -4, 1 << 20])
+    counts, *along = (
+        np.stack([of_kinds(some) for _ in range(axes)]) for some in (st.integers(1, 70), strides, strides)
+    )
+    addresses = [np.array(draw(st.lists(st.integers(0, 99), min_size=n, max_size=n)), np.int64) << 4 for _ in range(2)]
+    source, target = (one + of_kinds(st.sampled_from([0, 0, 4, 1])) for one in addresses)
+    none, empty = np.full_like(counts, -1), np.zeros(0, np.int64)
+    nbytes = draw(st.sampled_from([1, 2, 3, 4, 16]))
+    boxes = Boxes(source, of_kinds(st.integers(0, 40)), target + 16, counts, *along, nbytes, none, none, empty)
+    mode = of_kinds(st.sampled_from([PLAIN, PLAIN, BYTE_SHUFFLED, BIT_SHUFFLED])).astype(np.uint8)
+    sizes = (of_kinds(st.sampled_from([256, 1000, 4096])) for _ in range(2))
+    typesize = of_kinds(st.sampled_from([1, 2, 4, 8])).astype(np.int32)
+    return boxes, Shuffles(mode, typesize, *sizes), draw(st.sampled_from([0, nbytes]))
+
+
+@given(batches())
+def test_parts_that_are_alike_are_described_as_each_by_itself(batch: tuple[Boxes, Shuffles, int]) -> None:
+    boxes, shuffles, swap_unit = batch
+    for _ in range(2):  # the second time from memory
+        found = describe(*batch)
+        for k, mode in enumerate(found.mode.tolist()):
+            some = np.array([k])
+            alone = parts._describe(boxes.take(some), shuffles.take(some), swap_unit)
+            assert mode == alone.mode[0]
+            if mode >= 0:
+                used = np.r_[0:13, 20 : parts.PART_WORDS] if mode == PLAIN else np.r_[0 : parts.PART_WORDS]
+                np.testing.assert_array_equal(found.table[k, used], alone.table[0, used])
