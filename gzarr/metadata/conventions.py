@@ -277,7 +277,7 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
     if meta.zarr_format == 2 and ATTRIBUTE in attributes and meta.fill_value:
         given.append(meta.fill_value)
     low, high = (*_listed(attributes.get("valid_range")), None, None)[:2]
-    limits = [attributes.get("valid_min", low), attributes.get("valid_max", high)]
+    limits = [(*_listed(attributes.get(name)), end)[0] for name, end in (("valid_min", low), ("valid_max", high))]
     if wrapped and limits != [None, None]:  # one that is not given is the end of the numbers without a sign
         limits = [end if one is None else one for one, end in zip(limits, (0, -1), strict=True)]
     if dtype.kind in "iu":
@@ -289,7 +289,7 @@ def missing_data_of(meta: ArrayMeta) -> MissingData:
 
 def _packed_limits(limits: list[Any], attributes: Mapping[str, Any]) -> list[Any]:
     """Limits as whole numbers; those that are floats are of what integers are unpacked to, if floats unpack them."""
-    scale, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
+    scale, offset = ((*_listed(attributes.get(name)), n)[0] for name, n in (("scale_factor", 1), ("add_offset", 0)))
     is_packed = isinstance(scale, float) or isinstance(offset, float)
     with suppress(TypeError, ValueError, OverflowError, ZeroDivisionError):
         packed = [(n - offset) / scale if is_packed and isinstance(n, float) else n for n in limits]
