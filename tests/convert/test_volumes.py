@@ -148,28 +148,19 @@ def test_geotiff_goes_there_and_back(tmp_path: Path, raster: str, ome: bool) -> 
         to_tiff(tmp_path / "a.zarr", tmp_path / "c.tif")
 
 
-@pytest.mark.parametrize(("dtype", "written"), [("?", "uint8"), ("f2", "float32")])
-def test_geotiff_of_what_gdal_has_no_type_for(tmp_path: Path, dtype: str, written: str) -> None:
+@pytest.mark.parametrize("names", ["row col ?", "bands latitude longitude u1", "lat lon bands u1", "i j f2"])
+def test_geotiff_of_axes_of_any_name_and_type(tmp_path: Path, names: str) -> None:
+    """An axis of another name is that of the bands if the others have names of images; GDAL has no bool and float16."""
     rasterio = pytest.importorskip("rasterio")
-    data = RNG.integers(0, 2, (40, 50)).astype(dtype)
-    place = {"spatial:transform": [10, 0, 500000, 0, -20, 4600000], "units": None}
-    to_geotiff(gzarr.array(data, attributes=place), tmp_path / "a.tif")
-    with rasterio.open(tmp_path / "a.tif") as file:
-        np.testing.assert_array_equal(file.read(1), data)
-        assert (file.dtypes, file.units) == ((written,), (None,))
-
-
-@pytest.mark.parametrize("names", ["row col", "bands latitude longitude", "lat lon bands", "i j"])
-def test_geotiff_of_axes_of_any_name(tmp_path: Path, names: str) -> None:
-    """An axis of another name is that of the bands if the others have names of images."""
-    rasterio = pytest.importorskip("rasterio")
-    data = RNG.integers(0, 99, (2, 40, 50)[-len(names.split()) :], "u1")
-    place = {"spatial:transform": [10, 0, 500000, 0, -20, 4600000], "proj:code": "EPSG:32633"}
+    names, _, dtype = names.rpartition(" ")
+    data = RNG.integers(0, 99, (2, 40, 50)[-len(names.split()) :]).astype(dtype)
+    place = {"spatial:transform": [10, 0, 500000, 0, -20, 4600000], "proj:code": "EPSG:32633", "units": None}
     array = gzarr.create_array(None, data=data, dimension_names=names.split(), attributes=place)
     to_geotiff(array, tmp_path / "a.tif")
     with rasterio.open(tmp_path / "a.tif") as file:
         wanted = data.transpose(2, 0, 1) if names == "lat lon bands" else data
         np.testing.assert_array_equal(file.read().squeeze(), wanted)
+        assert (file.dtypes[0], file.units[0]) == ("float32" if dtype == "f2" else "uint8", None)
 
 
 @pytest.mark.parametrize(
