@@ -191,7 +191,7 @@ def describe(boxes: Boxes, shuffles: Shuffles, swap_unit: int) -> Descriptors:
     where = ((boxes.source == 0), boxes.source & _WITHIN, boxes.target & _WITHIN, boxes.start)
     keys = np.stack((*where, *shuffles, *boxed), axis=1, dtype=np.int64)
     _, first, number = np.unique(keys @ _MIXED[: keys.shape[1]], return_index=True, return_inverse=True)
-    if first.size > _MOST_ALIKE or boxes.lists.size or (keys[first][number] != keys).any():
+    if not 0 < first.size <= _MOST_ALIKE or boxes.lists.size or (keys[first][number] != keys).any():
         return _describe(boxes, shuffles, swap_unit)
     names = [(boxes.nbytes, swap_unit, key.tobytes()) for key in keys[first]]
     found = [_KNOWN.get(name) for name in names]

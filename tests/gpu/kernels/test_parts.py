@@ -157,6 +157,11 @@ def test_pieces_of_parts_that_reach_far_are_few() -> None:
     assert np.array_equal(pieces.target, 4097 + pieces.start // 2)
 
 
+def test_no_parts_have_no_descriptors() -> None:
+    none = column()
+    assert describe(parts.runs(none, none, none, 4), plain_shuffles(0), 0).table.shape == (0, parts.PART_WORDS)
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Boxes, Shuffles, int]:
     n, axes = draw(st.integers(1, 6)), draw(st.integers(1, 3))
