@@ -198,13 +198,13 @@ def series_attributes(series: Any) -> dict[str, Any]:
 
 def levels_of(series: Any, objects: list[tuple[Store, str]], name: str) -> list[ImageLevel]:
     """The levels of a series. objects: those that hold segments, to which other files of the series are added."""
-    found = []
+    found, packing = [], packing_of(series.keyframe)
     for number, level in enumerate(series.levels):
         attributes: dict[str, Any] = {}
         if series.keyframe.is_geotiff:
             whole, here = ([one.shape[one.axes.index(axis)] for axis in "YX"] for one in (series, level))
             attributes = geo_attributes(series.keyframe, (here[0], here[1]), (whole[0] / here[0], whole[1] / here[1]))
-        attributes |= packing_of(series.keyframe)
+        attributes |= packing
         nodata = nodata_of(series.keyframe, np.dtype(level.dtype))
         if nodata is not None:
             attributes[NODATA] = fill_to_json(nodata, parse_dtype(level.dtype), 3)

@@ -115,7 +115,7 @@ def packing_of(page: Any) -> dict[str, Any]:
         values = _of_bands(page, role)
         if len(values) == page.samplesperpixel and len(set(values.values())) == 1:
             with suppress(ValueError):
-                found[key] = kind(values[0])
+                found[key] = kind(next(iter(values.values())))
         elif values:
             warnings.warn(f"{page.parent.filename}: {key} differs by band ({values}), and is left out", stacklevel=2)
     return found

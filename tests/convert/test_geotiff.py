@@ -215,3 +215,5 @@ def test_packed_elements_keep_their_meaning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="b.tif: scale_factor differs by band"):
         convert.from_tiff(source, tmp_path / "b.zarr")
     assert "scale_factor" not in gzarr.open_array(tmp_path / "b.zarr").attrs
+    odd = bands("2").replace('sample="0"', 'sample="7"')
+    assert gzarr.open_array(geotiff(tmp_path / "c.tif", data[0], bands=odd)).attrs["scale_factor"] == 2
